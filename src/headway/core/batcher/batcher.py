@@ -215,17 +215,17 @@ class Batcher:
         for request in self.room.expired(now):
             self._refuse(request, self.door.expire(request, now), now, actions)
         while self.room.requests:
-            found = self._find_lane(now)
+            found = self._find_lane()
             if found is None:
                 break
-            lane, free_in_s, rows_free = found
-            decision = self.policy.decide(self._look(rows_free, free_in_s, now), now)
+            lane, free_s, rows_free = found
+            decision = self.policy.decide(self._look(rows_free, free_s, now), now)
             if not isinstance(decision, Dispatch):
                 actions.wake_s = decision.until_s
                 break
             if self.slot.shared and not self.slot.try_take(self.name, now):
                 break
-            self._dispatch(lane, free_in_s, decision, now, actions)
+            self._dispatch(lane, free_s, decision, now, actions)
         if self.slot.shared and not self.room.requests:
             self.slot.withdraw(self.name)
         actions.wake_s = min(
@@ -249,19 +249,19 @@ class Batcher:
 
     # Inside
 
-    def _find_lane(self, now: float) -> tuple[Lane, float, int] | None:
-        """A worker with room, in how many seconds it is free, and the rows it can take."""
+    def _find_lane(self) -> tuple[Lane, float, int] | None:
+        """A worker with room, when it is free, and the rows it can take."""
         if self.info.streams:
             found = self.lanes.pick_rows(self.sizing.rows_max)
-            return None if found is None else (found[0], 0.0, found[1])
-        lane = self.lanes.pick(1 if self.slot.shared else DEPTH, now)
+            return None if found is None else (found[0], -inf, found[1])
+        lane = self.lanes.pick(1 if self.slot.shared else DEPTH)
         return None if lane is None else (*lane, self.sizing.rows_max)
 
-    def _look(self, rows_free: int, free_in_s: float, now: float) -> View:
+    def _look(self, rows_free: int, free_s: float, now: float) -> View:
         """The view a policy decides on; one object, refreshed."""
         view, tally = self._view, self.tally
         head, oldest = self.room.head(), self.room.oldest()
-        assert head is not None and oldest is not None
+        assert head is not None
         cap, reason = self.sizing.cap(
             head.size,
             self.room.mean_size,
@@ -269,11 +269,11 @@ class Batcher:
             contended=self.slot.shared and self.slot.contended(self.name, now),
         )
         view.waiting_rows = self.room.rows
-        view.oldest_s = oldest.arrival_s
+        view.oldest_s = (oldest or head).arrival_s
         # A cap below the head's own rows would lock it out: it goes alone.
         view.cap_rows = max(min(cap, rows_free), head.rows)
         view.cap_reason = reason
-        view.free_in_s = free_in_s
+        view.free_s = free_s
         view.lead_s = 2.0 * self.lanes.hop_s
         view.finished_s = tally.finished_s
         view.run_s = tally.run_s
@@ -284,7 +284,7 @@ class Batcher:
         return view
 
     def _dispatch(
-        self, lane: Lane, free_in_s: float, decision: Dispatch, now: float, actions: Actions
+        self, lane: Lane, free_s: float, decision: Dispatch, now: float, actions: Actions
     ) -> None:
         """Form a batch and hand it over, unless nobody who waits can be on time."""
         rows, reason = decision.rows, decision.reason
@@ -297,7 +297,7 @@ class Batcher:
             self.sizing.limits,
             cap=rows,
             reason=reason,
-            late_before_s=self.door.late_before_s(rows, free_in_s, now),
+            late_before_s=self.door.late_before_s(rows, free_s, now),
         )
         for request in group.late:
             self._refuse(request, self.door.too_late(request, now), now, actions)

@@ -99,14 +99,14 @@ class Door:
         mean = room.mean_size or request.size
         return now + wait_s + self.sizing.batch_s(rows, request.size, mean)
 
-    def late_before_s(self, rows: int, free_in_s: float, now: float) -> float:
+    def late_before_s(self, rows: int, free_s: float, now: float) -> float:
         """Requests due before this miss their time even in a batch of `rows` that leaves now."""
         head = self.room.head()
         if not self.by_deadline or head is None:
             return -inf
         rows = max(min(rows, self.room.rows), 1)
         run_s = self.sizing.batch_s(rows, head.size, self.room.mean_size)
-        return now + (free_in_s if free_in_s < inf else 0.0) + run_s
+        return max(now, free_s if free_s < inf else now) + run_s
 
     def too_late(self, request: Request, now: float) -> UserError | None:
         """Bound to miss its time: back in to be served last if the promise allows, else refused."""
@@ -137,10 +137,8 @@ class Door:
 
     def _free_s(self, now: float) -> float:
         """Predicted time until a worker is free; 0 where nobody can tell."""
-        free_s = min(
-            (lane.free_in_s(now) for lane in self.lanes.all.values() if lane.up), default=0
-        )
-        return free_s if free_s < inf else 0.0
+        free_s = min((lane.free_s for lane in self.lanes.all.values() if lane.up), default=now)
+        return max(free_s - now, 0.0) if free_s < inf else 0.0
 
     def _queue_s(self, rows: int) -> float:
         """Predicted time until that many waiting rows have run. Run time is a line in size, so the
