@@ -297,7 +297,7 @@ class Batcher:
             self.sizing.limits,
             cap=rows,
             reason=reason,
-            late_before_s=self.door.late_before_s(rows, free_s, now),
+            start_s=self.door.start_s(free_s, now),
         )
         for request in group.late:
             self._refuse(request, self.door.too_late(request, now), now, actions)
@@ -335,6 +335,7 @@ class Batcher:
         self.running[batch.id] = batch
         self.lanes.give(lane, batch, now)
         self.tally.closed(batch.rows, now)
+        self.sizing.closed(batch.reason)
         self.events.append(closed_event(batch))
         return batch
 
