@@ -8,10 +8,10 @@ live server and the simulator drive the same object. It belongs to one thread.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from math import inf
 
 from headway.core.batch import Batch, BatchResult, Close
+from headway.core.batcher.actions import Actions
 from headway.core.batcher.door import Door
 from headway.core.batcher.grouping import Group, form_group
 from headway.core.batcher.lanes import Lane, Lanes
@@ -34,18 +34,6 @@ DEPTH = 2
 """Batches a worker may hold: the one that runs and the one that follows it."""
 EVENTS_MAX = 4096
 """Records kept for a driver that does not drain them."""
-
-
-@dataclass(slots=True)
-class Actions:
-    """What a driver does now."""
-
-    run: list[Batch] = field(default_factory=list)
-    refuse: list[tuple[Request, UserError]] = field(default_factory=list)
-    overdue: list[Batch] = field(default_factory=list)
-    """Batches past their time limit: their workers are to be replaced."""
-    wake_s: float = inf
-    """Poll again by then, even if nothing happens."""
 
 
 class Batcher:
@@ -154,7 +142,7 @@ class Batcher:
 
     def resize(self, request: Request, size: float) -> None:
         """A worker measured a waiting request."""
-        if request.state is State.WAITING and size > 0.0:
+        if request.state is State.WAITING and 0.0 < size < inf:
             self.room.resize(request, size)
 
     def finish(
@@ -188,19 +176,24 @@ class Batcher:
         self.lanes.lane(self.running[batch_id].worker).chunk_s = now
         self.tally.progressed(now)
 
-    def finish_item(self, batch_id: int, index: int, now: float) -> Request | None:
+    def finish_item(
+        self, batch_id: int, index: int, now: float, *, ok: bool = True
+    ) -> Request | None:
         """The stream of one member ended and frees its row (B24). Returns it if still wanted."""
         batch = self.running[batch_id]
         request = batch.requests[index]
         wanted = request.state is State.RUNNING
         if wanted:
             request.state = State.DONE
+            request.ended_s = now
+            batch.errors += not ok
         batch.remaining_rows -= request.rows
         self.tally.progressed(now)
         if batch.remaining_rows == 0:
             self._release(batch, now)
             ended = BatchResult(items=[], run_s=now - batch.closed_s)
-            self._note_finished(batch, now, batch.requests, result=ended)
+            answered = [r for r in batch.requests if r.state is State.DONE]
+            self._note_finished(batch, now, answered, result=ended, errors=batch.errors)
         return request if wanted else None
 
     def drain(self) -> None:
@@ -214,6 +207,7 @@ class Batcher:
         actions = Actions()
         for request in self.room.expired(now):
             self._refuse(request, self.door.expire(request, now), now, actions)
+        wants_slot = False
         while self.room.requests:
             found = self._find_lane()
             if found is None:
@@ -224,10 +218,14 @@ class Batcher:
                 actions.wake_s = decision.until_s
                 break
             if self.slot.shared and not self.slot.try_take(self.name, now):
+                wants_slot = True
                 break
             self._dispatch(lane, free_s, decision, now, actions)
-        if self.slot.shared and not self.room.requests:
-            self.slot.withdraw(self.name)
+        if self.slot.shared:
+            # Whoever holds a place in the line without using it would block the others.
+            if not wants_slot:
+                self.slot.withdraw(self.name)
+            actions.step_aside = self.slot.wanted(self.name)
         actions.wake_s = min(
             actions.wake_s, self.room.next_expiry_s(), self._find_overdue(now, actions)
         )
@@ -370,12 +368,13 @@ class Batcher:
         ok: bool = True,
     ) -> None:
         """Settle the promise and record how the batch ended."""
-        latencies = [now - request.arrival_s for request in answered]
+        ends = [r.ended_s if r.ended_s >= 0.0 else now for r in answered]
+        latencies = [end_s - r.arrival_s for r, end_s in zip(answered, ends, strict=True)]
         limit_s = self.objective.limit_s if self.objective is not None else inf
         late = [
             request
-            for request, latency_s in zip(answered, latencies, strict=True)
-            if latency_s > limit_s or now > request.deadline_s
+            for request, end_s in zip(answered, ends, strict=True)
+            if end_s - request.arrival_s > limit_s or end_s > request.deadline_s
         ]
         unforeseen = sum(not request.demoted for request in late)
         self.door.settle(len(answered) - len(late), unforeseen)

@@ -131,16 +131,13 @@ class Door:
         """Answers went out: on-time ones earn lateness for others, unforeseen late ones use it
         up."""
         self.budget.earn(on_time)
-        for _ in range(late):
-            self.budget.spend()
+        self.budget.owe(late)
 
     def _may_be_late(self, request: Request, finish_s: float) -> bool:
         """Does the promise allow this one to be late, and its client? Those who wait to be served
         last are bounded too: in a long overload nobody gets to them."""
         rows = self.room.level_rows.get(self.last_level, 0)
-        return (
-            finish_s <= request.deadline_s and rows < LATE_BUDGET_MAX and self.budget.spend()
-        )
+        return finish_s <= request.deadline_s and rows < LATE_BUDGET_MAX and self.budget.spend()
 
     def _free_s(self, now: float) -> float:
         """Predicted time until a worker is free; 0 where nobody can tell."""

@@ -17,6 +17,9 @@ from headway.core.slo import Objective
 
 CLASS_ROWS = {"light": 64, "heavy": 16}
 """Starting caps while b* is unknown."""
+FIT_SHARE = 0.6
+"""Longest batch as a share of the objective. Two halves fit for certain (Nexus, SOSP 2019); a bit
+more serves more in time under overload, where those who would be late are left out anyway."""
 PROBE_EVERY_MAX = 4096
 """Batches between two looks past b* once it has been confirmed often."""
 
@@ -81,9 +84,14 @@ class Sizing:
         if best < rows:
             rows, reason = best, Close.BEST_SIZE
         if objective is not None:
-            # A request may arrive just after a batch left, so two must fit (Nexus, SOSP 2019).
+            # A request may arrive just after a batch left and wait for most of it.
             rows, reason = self._within(
-                objective.limit_s / 2, rows, reason, size=size, mean=mean, why=Close.DEADLINE
+                FIT_SHARE * objective.limit_s,
+                rows,
+                reason,
+                size=size,
+                mean=mean,
+                why=Close.DEADLINE,
             )
         return rows, reason
 

@@ -53,5 +53,9 @@ class ComputeSlot:
         self.holder = None
 
     def withdraw(self, name: str) -> None:
-        """Nothing waits for this model any more."""
+        """This model does not want the device now."""
         self._waits_since_s.pop(name, None)
+
+    def wanted(self, name: str) -> bool:
+        """Is the device free while another model waits for it? That one must be asked."""
+        return self.holder is None and any(other != name for other in self._waits_since_s)
