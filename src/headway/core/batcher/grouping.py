@@ -10,12 +10,15 @@ are all cases of it. Until the curve knows, the share of padding decides.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from heapq import heappop
 from math import inf
 
 from headway.core.batch import Close, Form, padding_waste
 from headway.core.batcher.waiting import WaitingRoom
 from headway.core.estimate import ServiceCurve
 from headway.core.request import Request, State
+
+RUNNING, WAITING = State.RUNNING, State.WAITING
 
 
 @dataclass(slots=True)
@@ -46,14 +49,6 @@ class Group:
     """When the most urgent member must be answered."""
     reason: Close = Close.IDLE
 
-    def admit(self, request: Request) -> None:
-        """Count one more member."""
-        self.requests.append(request)
-        self.rows += request.rows
-        self.longest = max(self.longest, request.size)
-        self.total += request.size * request.rows
-        self.due_s = min(self.due_s, request.due_s)
-
 
 def form_group(
     room: WaitingRoom,
@@ -71,97 +66,110 @@ def form_group(
     more are given up than the rest needs. Costs at most the batch and the size classes, never the
     queue; a request set aside is looked at once.
     """
-    forming = _Forming(room, curve, limits, cap, start_s, Group(reason=reason))
-    head = forming.lead()
+    group = Group(reason=reason)
+    rule = _Rule(curve, limits, cap, start_s)
+    head = _lead(room, group, rule)
     if head is None:
-        return forming.group
-    key = room.key(head.size)
-    forming.key = key
-    if forming.fill(key) and room.classed:
-        for other in room.near(key):
-            if not forming.fill(other):
+        return group
+    rule.head_key = room.key(head.size)
+    if _fill(room, rule.head_key, group, rule) and room.classed:
+        for key in room.near(rule.head_key):
+            if not _fill(room, key, group, rule):
                 break
-    return forming.group
+    room.left(group.requests, group.rows, group.total)
+    return group
 
 
 @dataclass(slots=True)
-class _Forming:
-    """One batch while it is being put together."""
+class _Rule:
+    """What one batch is formed by."""
 
-    room: WaitingRoom
     curve: ServiceCurve
     limits: Limits
     cap: int
     start_s: float | None
-    group: Group
-    key: int = 0
-    """Size class of the first member."""
     late_before_s: float = -inf
     """Who is due before this cannot be answered in time by this batch."""
+    head_key: int = 0
+    """Size class of the most urgent member."""
 
-    def lead(self) -> Request | None:
-        """The most urgent request that can be on time becomes the first member."""
-        head = self.room.head()
-        while head is not None and self.start_s is not None:
-            self.late_before_s = self.start_s + self._run_s(head)
-            if head.due_s >= self.late_before_s:
-                break
-            self._set_aside(head)
-            head = self.room.head()
-        if head is not None:
-            self._take(head)
-        return head
 
-    def fill(self, key: int) -> bool:
-        """Take members from one class; False when the batch is closed."""
-        group, limits = self.group, self.limits
-        while True:
-            request = self.room.head_of(key)
-            if request is None:
-                return True
-            if request.due_s < self.late_before_s:
-                self._set_aside(request)
-                continue
-            rows = group.rows + request.rows
-            if rows > self.cap:
-                return False
-            longest = max(group.longest, request.size)
-            total = group.total + request.size * request.rows
-            size = rows * longest if limits.form == "padded" else total
-            if size > limits.budget:
-                group.reason = Close.BUDGET
-                return key == self.key and limits.form == "padded"
-            if key != self.key and not self._pays(request, rows, longest, total):
-                group.reason = Close.UNLIKE
-                return True
-            self._take(request)
+def _lead(room: WaitingRoom, group: Group, rule: _Rule) -> Request | None:
+    """The most urgent request that can still be on time."""
+    head = room.head()
+    while head is not None and rule.start_s is not None:
+        rule.late_before_s = rule.start_s + _run_s(room, head, rule)
+        if head.due_s >= rule.late_before_s:
+            break
+        # Out of the room so that the search goes on; the caller decides on it.
+        room.remove(head, State.NEW)
+        group.late.append(head)
+        head = room.head()
+    return head
 
-    def _run_s(self, head: Request) -> float:
-        """Predicted run time of the batch that a request would lead, of others like it."""
-        like = self.room.class_rows[head.place]
-        rows = max(min(self.cap, like), head.rows)
-        mean = head.size if self.room.classed else self.room.mean_size
-        return self.curve.predict(rows, head.size, head.size + (rows - 1) * mean)
 
-    def _take(self, request: Request) -> None:
-        self.room.remove(request, State.RUNNING)
-        self.group.admit(request)
+def _run_s(room: WaitingRoom, head: Request, rule: _Rule) -> float:
+    """Predicted run time of the batch that a request would lead, of others like it."""
+    rows = max(min(rule.cap, room.class_rows[head.place]), head.rows)
+    mean = head.size if room.classed else room.mean_size
+    return rule.curve.predict(rows, head.size, head.size + (rows - 1) * mean)
 
-    def _set_aside(self, request: Request) -> None:
-        # Out of the heap so that the search goes on; the caller decides on it before anyone else
-        # looks.
-        self.room.remove(request, State.NEW)
-        self.group.late.append(request)
 
-    def _pays(self, request: Request, rows: int, longest: float, total: float) -> bool:
-        """Does one more row cost no more with the others than alone, and make nobody late?"""
-        curve, group = self.curve, self.group
-        if curve.knows(rows) and curve.knows(group.rows) and curve.knows(request.rows):
-            together_s = curve.predict(rows, longest, total)
-            apart_s = curve.predict(group.rows, group.longest, group.total)
-            alone_s = curve.predict(request.rows, request.size, request.size * request.rows)
-            due_s = min(group.due_s, request.due_s)
-            if self.start_s is not None and self.start_s + together_s > due_s:
-                return False
-            return together_s <= apart_s + alone_s
-        return padding_waste(rows * longest, total) <= self.limits.waste_max
+def _fill(room: WaitingRoom, key: int, group: Group, rule: _Rule) -> bool:
+    """Take members from one class; False when the batch is closed."""
+    heap = room.heap(key)
+    limits, cap, late_before_s = rule.limits, rule.cap, rule.late_before_s
+    other = key != rule.head_key
+    padded = limits.form == "padded"
+    members, rows, longest, total = group.requests, group.rows, group.longest, group.total
+    is_open = True
+    while heap:
+        level, due_s, _, request = heap[0]
+        if request.state is not WAITING or request.place != key or request.level != level:
+            heappop(heap)
+            continue
+        if due_s < late_before_s:
+            room.remove(request, State.NEW)
+            group.late.append(request)
+            continue
+        if rows + request.rows > cap and members:
+            is_open = False
+            break
+        size = request.size
+        all_rows = rows + request.rows
+        all_longest = size if size > longest else longest
+        all_total = total + size * request.rows
+        if (all_rows * all_longest if padded else all_total) > limits.budget and members:
+            group.reason = Close.BUDGET
+            # A smaller class may still fit where padding made this one too large.
+            is_open = padded and not other
+            break
+        if other and not _pays(group, request, rule, all_rows, all_longest, all_total):
+            group.reason = Close.UNLIKE
+            break
+        heappop(heap)
+        request.state = RUNNING
+        members.append(request)
+        group.rows, group.longest, group.total = rows, longest, total = (
+            all_rows,
+            all_longest,
+            all_total,
+        )
+        group.due_s = min(group.due_s, due_s)
+    return is_open
+
+
+def _pays(
+    group: Group, request: Request, rule: _Rule, rows: int, longest: float, total: float
+) -> bool:
+    """Does one more row cost no more with the others than alone, and make nobody late?"""
+    curve = rule.curve
+    if curve.knows(rows) and curve.knows(group.rows) and curve.knows(request.rows):
+        together_s = curve.predict(rows, longest, total)
+        due_s = min(group.due_s, request.due_s)
+        if rule.start_s is not None and rule.start_s + together_s > due_s:
+            return False
+        apart_s = curve.predict(group.rows, group.longest, group.total)
+        alone_s = curve.predict(request.rows, request.size, request.size * request.rows)
+        return together_s <= apart_s + alone_s
+    return padding_waste(rows * longest, total) <= rule.limits.waste_max

@@ -10,12 +10,14 @@ entry; they are rebuilt when stale entries outnumber live ones by far.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from math import inf, log2
 
 from headway.core.request import Request, State
 
+WAITING = State.WAITING
 CLASSES_PER_DOUBLING = 4
 """Size classes between a size and twice that size."""
 
@@ -40,7 +42,6 @@ class WaitingRoom:
         "_ages",
         "_classes",
         "_deadlines",
-        "_entries",
         "bytes",
         "class_rows",
         "classed",
@@ -58,31 +59,50 @@ class WaitingRoom:
         self.rows = 0
         self.bytes = 0
         self.size = 0.0
-        self.level_rows: dict[int, int] = {}
-        """Rows by level, levels without any left out."""
-        self.class_rows: dict[int, int] = {}
-        """Rows by size class, likewise."""
+        self.level_rows: defaultdict[int, int] = defaultdict(int)
+        self.class_rows: defaultdict[int, int] = defaultdict(int)
         self._classes: dict[int, list[Entry]] = {}
-        self._entries = 0
         self._ages: list[Timed] = []
         self._deadlines: list[Timed] = []
 
     def add(self, request: Request, level: int, due_s: float) -> None:
         """Let a request wait. Lower `level` goes first, then the earlier `due_s`, then arrival."""
-        request.state = State.WAITING
+        request.state = WAITING
         request.level = level
         request.due_s = due_s
-        self._push(request)
+        key = request.place = size_class(request.size) if self.classed else 0
+        heap = self._classes.get(key)
+        if heap is None:
+            heap = self._classes[key] = []
+        heappush(heap, (level, due_s, request.id, request))
         if request.expires_s < inf:
             heappush(self._deadlines, (request.expires_s, request.id, request))
         # By arrival: one that returns from a lost worker takes its old place.
         heappush(self._ages, (request.arrival_s, request.id, request))
         self.requests += 1
-        _count(self.level_rows, level, request.rows)
-        _count(self.class_rows, request.place, request.rows)
+        self.level_rows[level] += request.rows
+        self.class_rows[request.place] += request.rows
         self.rows += request.rows
         self.bytes += len(request.payload)
         self.size += request.size * request.rows
+
+    def heap(self, key: int) -> list[Entry]:
+        """The entries of one class, the most urgent first. Whoever pops one says so with `left`."""
+        return self._classes.get(key, [])
+
+    def left(self, requests: list[Request], rows: int, size: float) -> None:
+        """These were popped from their heaps; together they have so many rows and so much size."""
+        self.requests -= len(requests)
+        self.rows -= rows
+        self.size -= size
+        for request in requests:
+            self.bytes -= len(request.payload)
+            self.level_rows[request.level] -= request.rows
+            self.class_rows[request.place] -= request.rows
+        if self.requests == 0:
+            self._clear()
+        else:
+            self._tidy()
 
     def remove(self, request: Request, state: State) -> None:
         """Take one out of wherever it waits, into `state`."""
@@ -91,10 +111,9 @@ class WaitingRoom:
         self.rows -= request.rows
         self.bytes -= len(request.payload)
         self.size -= request.size * request.rows
-        _count(self.level_rows, request.level, -request.rows)
-        _count(self.class_rows, request.place, -request.rows)
+        self.level_rows[request.level] -= request.rows
+        self.class_rows[request.place] -= request.rows
         if self.requests == 0:
-            self.size = 0.0
             self._clear()
         else:
             self._tidy()
@@ -105,16 +124,16 @@ class WaitingRoom:
         moved = self.classed and size_class(size) != size_class(request.size)
         request.size = size
         if moved:
-            _count(self.class_rows, request.place, -request.rows)
+            self.class_rows[request.place] -= request.rows
             self._push(request)
-            _count(self.class_rows, request.place, request.rows)
+            self.class_rows[request.place] += request.rows
             self._tidy()
 
     def demote(self, request: Request, level: int) -> None:
         """Serve it only after everyone of a lower level; it no longer expires."""
         request.demoted = True
-        _count(self.level_rows, request.level, -request.rows)
-        _count(self.level_rows, level, request.rows)
+        self.level_rows[request.level] -= request.rows
+        self.level_rows[level] += request.rows
         request.level = level
         request.expires_s = inf
         self._push(request)
@@ -137,7 +156,7 @@ class WaitingRoom:
             self._resort(waiting)
             self.class_rows.clear()
             for request in waiting:
-                _count(self.class_rows, request.place, request.rows)
+                self.class_rows[request.place] += request.rows
 
     def head(self) -> Request | None:
         """The most urgent request."""
@@ -220,7 +239,6 @@ class WaitingRoom:
         if heap is None:
             heap = self._classes[key] = []
         heappush(heap, (request.level, request.due_s, request.id, request))
-        self._entries += 1
 
     def _top(self, key: int) -> Entry | None:
         heap = self._classes.get(key)
@@ -236,20 +254,19 @@ class WaitingRoom:
             ):
                 return entry
             heappop(heap)
-            self._entries -= 1
         del self._classes[key]
         return None
 
     def _clear(self) -> None:
+        self.size = 0.0
         self._classes.clear()
-        self._entries = 0
         self._ages.clear()
         self._deadlines.clear()
 
     def _tidy(self) -> None:
         """Drop stale entries once there are too many of them."""
         most = STALE_MIN + (1 + STALE_PER_REQUEST) * self.requests
-        if self._entries > most:
+        if sum(map(len, self._classes.values())) > most:
             self._resort(list(self))
         if len(self._ages) > most:
             self._ages = _waiting(self._ages)
@@ -258,17 +275,8 @@ class WaitingRoom:
 
     def _resort(self, waiting: list[Request]) -> None:
         self._classes.clear()
-        self._entries = 0
         for request in waiting:
             self._push(request)
-
-
-def _count(counts: dict[int, int], key: int, rows: int) -> None:
-    rows += counts.get(key, 0)
-    if rows:
-        counts[key] = rows
-    else:
-        del counts[key]
 
 
 def _waiting(heap: list[Timed]) -> list[Timed]:

@@ -93,7 +93,8 @@ def full_batch(view: View, now: float) -> Decision:
 
 
 class Static:
-    """Fixed size: a batch goes when it is full, or its oldest member has waited for the window."""
+    """Fixed size: a batch goes when it is full, or when its oldest member has waited for the
+    window."""
 
     name = "static"
 
