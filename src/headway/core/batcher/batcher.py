@@ -276,6 +276,7 @@ class Batcher:
         view.answered_rows = tally.answered_rows
         view.returned_rows = tally.returned_rows
         view.return_share = tally.return_share
+        view.latest_s = self.door.latest_s(head, view.cap_rows)
         view.draining = self.draining
         return view
 

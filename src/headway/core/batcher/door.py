@@ -101,6 +101,14 @@ class Door:
         rows = max(min(joins + rows, cap), rows)
         return now + wait_s + self.sizing.batch_s(rows, request.size, mean)
 
+    def latest_s(self, head: Request, cap: int) -> float:
+        """When the next batch must leave for its head to be on time."""
+        if not self.by_deadline:
+            return inf
+        rows = max(min(cap, self.room.rows), head.rows)
+        run_s = self.sizing.batch_s(rows, head.size, self.room.mean_size)
+        return head.due_s - run_s - 2.0 * self.lanes.hop_s
+
     def start_s(self, free_s: float, now: float) -> float | None:
         """When a batch that leaves now begins; None where nobody has a time to keep."""
         if not self.by_deadline:

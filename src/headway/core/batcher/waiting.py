@@ -224,9 +224,11 @@ class WaitingRoom:
                     yield request
 
     def _too_old(self, now: float, out: list[Request]) -> None:
-        ages, limit_s = self._ages, now - self.wait_s_max
+        # The same sum as in `next_expiry_s`: a difference would round otherwise, and at that very
+        # moment nobody would be too old yet.
+        ages, wait_s_max = self._ages, self.wait_s_max
         seen = {request.id for request in out}
-        while ages and (ages[0][0] <= limit_s or ages[0][2].state is not State.WAITING):
+        while ages and (ages[0][0] + wait_s_max <= now or ages[0][2].state is not State.WAITING):
             request = heappop(ages)[2]
             if request.state is State.WAITING and request.id not in seen:
                 seen.add(request.id)
