@@ -301,7 +301,7 @@ class Batcher:
         if group.requests:
             actions.run.append(self._close(lane, group, now))
         elif self.slot.shared:
-            self.slot.give_back(self.name)
+            self.slot.give_back(self.name, now)
 
     def _close(self, lane: Lane, group: Group, now: float) -> Batch:
         self._last_id += 1
@@ -349,7 +349,7 @@ class Batcher:
         """The one place where a batch gives back its worker and its slot. Was it alone there?"""
         del self.running[batch.id]
         if self.slot.shared:
-            self.slot.give_back(self.name)
+            self.slot.give_back(self.name, now)
         return self.lanes.end(batch, now)
 
     def _put_back(self, request: Request) -> None:
