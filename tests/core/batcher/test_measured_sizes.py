@@ -7,6 +7,7 @@ from math import inf, nan
 import pytest
 
 from headway.core.batch import BatchResult
+from headway.core.events import Refused
 from headway.core.ports import ModelInfo
 from headway.core.request import ItemResult
 from tests.core.stage import Stage
@@ -56,11 +57,25 @@ def test_answers_that_come_late_or_make_no_sense_change_nothing() -> None:
     stage.driver.measured([running.id, gone.id, kept.id], sizes)
     stage.driver.measured([12345], [5.0])
     for odd in (nan, -1.0, 0.0):
-        stage.batcher.resize(kept, odd)
+        stage.batcher.resize(kept, odd, 0.0)
     assert (running.size, gone.size, kept.size) == (10, 10, 10)
     assert stage.batcher.room.size == 10
     stage.world.run()
     assert stage.driver.idle()
+
+
+def test_limits_on_size_are_judged_in_the_models_unit_not_in_bytes() -> None:
+    stage, _ = measuring(max_batch_size=1, item_size_max=256.0)
+    _, running = stage.ask(size=2000.0)
+    stage.world.run(0.0)
+    fits, small = stage.ask(size=1500.0)
+    above, large = stage.ask(size=300.0)
+    stage.driver.measured([fits.id, above.id], [250.0, 257.0])
+    assert large.result is not None and large.result.code == "item_too_large"
+    assert b"257; item_size_max is 256" in large.result.body
+    stage.world.run()
+    assert [a.result.status for a in (running, small) if a.result] == [200, 200]
+    assert [e.code for e in stage.events if isinstance(e, Refused)] == ["item_too_large"]
 
 
 def test_sizes_never_answered_are_forgotten_with_the_worker() -> None:

@@ -50,9 +50,7 @@ def test_a_light_model_waits_at_most_a_slot_beside_a_heavy_one() -> None:
 
 def test_heavy_batches_are_cut_only_while_somebody_else_uses_the_device() -> None:
     warm = [WarmRun(n, 1.0, float(n), 0.002 + 0.004 * n) for n in (1, 2, 4, 8, 16)]
-    world, light, heavy = pair(
-        "1b", "2+4b", max_batch_size=16, info=ModelInfo("heavy", warm=warm)
-    )
+    world, light, heavy = pair("1b", "2+4b", max_batch_size=16, info=ModelInfo("heavy", warm=warm))
     light.ask()
     for _ in range(20):
         heavy.ask()
@@ -61,9 +59,9 @@ def test_heavy_batches_are_cut_only_while_somebody_else_uses_the_device() -> Non
     assert all(b.predicted_s <= 0.020 for b in heavy.batches)
     world.time_s += 60.0
     heavy.batches.clear()
+    heavy.batcher.curve.best_rows = lambda size, cap: cap  # type: ignore[method-assign]
     for _ in range(16):
         heavy.ask()
-    heavy.batcher.curve.best_rows = lambda size, cap: cap  # type: ignore[method-assign]
     world.run()
     assert heavy.sizes == [16]
 

@@ -77,6 +77,7 @@ class Batcher:
         for run in info.warm:
             self.curve.observe(run.rows, run.longest, run.total, run.run_s)
         self.sizing.learn(info)
+        self.door.measures = info.measures
         self.room.reclass(classed=info.form == "padded")
         self.lanes.lane(worker).up = True
         self.tally.progressed(now)
@@ -141,10 +142,15 @@ class Batcher:
             return self.running.get(request.batch_id)
         return None
 
-    def resize(self, request: Request, size: float) -> None:
-        """A worker measured a waiting request."""
-        if request.state is State.WAITING and 0.0 < size < inf:
-            self.room.resize(request, size)
+    def resize(self, request: Request, size: float, now: float) -> UserError | None:
+        """A worker measured a waiting request. Returns why it may wait no longer, if so."""
+        if request.state is not State.WAITING or not 0.0 < size < inf:
+            return None
+        error = self.door.resize(request, size)
+        if error is not None:
+            waited_s = now - request.arrival_s
+            self.events.append(Refused(now, self.name, request.id, error.code, waited_s))
+        return error
 
     def finish(
         self, batch_id: int, result: BatchResult, now: float
@@ -236,12 +242,8 @@ class Batcher:
 
     def advice(self) -> str | None:
         """One sentence on how batches form here, when there is something to say (B3, B20, O8)."""
-        size = self.room.mean_size or 1.0
-        if self.sizing.rows_max > 1 and len(self.curve.rates(size, self.sizing.rows_max)) > 1:
-            best = self.sizing.best_rows(size)
-            if best == 1:
-                return "batching does not help this model here: one row at a time is fastest"
-        return self.tally.advice(self.sizing.rows_max)
+        hint = self.sizing.advice(self.room.mean_size or 1.0)
+        return hint or self.tally.advice(self.sizing.rows_max)
 
     # Inside
 

@@ -47,6 +47,8 @@ class Door:
         self.budget = LateBudget(objective.late_share_max if objective is not None else 0.0)
         self.last_level = config.priority_levels + 1
         """Where those wait who may be served late."""
+        self.measures = False
+        """Sizes are known only once a worker has measured them."""
         sizes = (config.item_size_max, config.batch_budget_size)
         self._item_size_max = min((s for s in sizes if s is not None), default=inf)
 
@@ -54,7 +56,10 @@ class Door:
         """Let a request wait, or say why not. One that meets nobody here is always let in."""
         rows = request.rows
         if rows > self.sizing.rows_max or request.size * rows > self._item_size_max:
-            return check_item(request, self.config, self.sizing.rows_max)
+            # Until a worker has measured it the size is a number of bytes: of the wrong unit.
+            error = check_item(request, self.config, self.sizing.rows_max, sized=not self.measures)
+            if error is not None:
+                return error
         level = request.priority
         if not 1 <= level < self.last_level:
             level = self.last_level - 1
@@ -70,6 +75,14 @@ class Door:
                 level, due_s, request.demoted = self.last_level, inf, True
         self.room.add(request, level, due_s)
         return None
+
+    def resize(self, request: Request, size: float) -> UserError | None:
+        """A waiting request was measured: let it stay, or say why not."""
+        self.room.resize(request, size)
+        if size * request.rows <= self._item_size_max:
+            return None
+        self.room.remove(request, State.DONE)
+        return check_item(request, self.config, self.sizing.rows_max)
 
     def due_s(self, request: Request) -> float:
         """When a request must be answered to be on time."""

@@ -142,10 +142,12 @@ class BatchDriver:
 
     def measured(self, request_ids: Sequence[int], sizes: Sequence[float]) -> None:
         """Sizes in the model's own unit."""
+        now = self.scheduler.now()
         for request_id, size in zip(request_ids, sizes, strict=True):
             request = self._measuring.pop(request_id, None)
-            if request is not None:
-                self.batcher.resize(request, size)
+            error = None if request is None else self.batcher.resize(request, size, now)
+            if request is not None and error is not None:
+                request.reply.done(refusal(error))
 
     # Inside
 

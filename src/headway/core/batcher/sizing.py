@@ -95,6 +95,13 @@ class Sizing:
             )
         return rows, reason
 
+    def advice(self, size: float) -> str | None:
+        """What the curve says of batching at all, when it has seen enough (B20)."""
+        seen = self.rows_max > 1 and len(self.curve.rates(size, self.rows_max)) > 1
+        if seen and not self.curve.helps(size, self.rows_max):
+            return "batching does not help this model here: one row at a time is fastest"
+        return None
+
     def closed(self, reason: Close) -> None:
         """A batch left; those cut at b* bring the next look past it closer."""
         if reason is Close.BEST_SIZE:

@@ -54,8 +54,11 @@ class LateBudget:
         self.left = max(self.left - late, -LATE_BUDGET_MAX)
 
 
-def check_item(request: Request, config: ModelConfig, rows_max: int) -> UserError | None:
-    """Refuse what could never run: too many rows, or a size above a limit."""
+def check_item(
+    request: Request, config: ModelConfig, rows_max: int, *, sized: bool = True
+) -> UserError | None:
+    """Refuse what could never run: too many rows, or, where it is known (`sized`), a size above a
+    limit."""
     if request.rows > rows_max:
         return UserError(
             413,
@@ -67,7 +70,7 @@ def check_item(request: Request, config: ModelConfig, rows_max: int) -> UserErro
         ("item_size_max", config.item_size_max),
         ("batch_budget_size", config.batch_budget_size),
     ):
-        if limit is not None and request.size * request.rows > limit:
+        if sized and limit is not None and request.size * request.rows > limit:
             return UserError(
                 413,
                 "item_too_large",
