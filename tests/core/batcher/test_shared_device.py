@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from headway.core.batch import Close
@@ -31,7 +33,7 @@ def overlaps(*stages: Stage) -> int:
         spans += [(b.closed_s, finished[b.id]) for b in stage.batches if b.id in finished]
     spans.sort()
     return sum(
-        later[0] < sooner[1] - 1e-12 for sooner, later in zip(spans, spans[1:], strict=False)
+        later[0] < sooner[1] - 1e-12 for sooner, later in pairwise(spans)
     )
 
 
@@ -90,7 +92,7 @@ def test_turns_are_fair_in_time_not_in_batches() -> None:
     assert light.executor.busy_s == pytest.approx(0.1, abs=0.011)
     assert heavy.executor.busy_s == pytest.approx(0.1, abs=0.011)
     gaps = [b.closed_s for b in heavy.batches]
-    assert max(b - a for a, b in zip(gaps, gaps[1:], strict=False)) <= 0.010 + 0.011
+    assert max(b - a for a, b in pairwise(gaps)) <= 0.010 + 0.011
 
 
 def test_an_idle_model_saves_up_no_time_to_lock_the_other_out() -> None:

@@ -62,8 +62,8 @@ class BatchDriver:
         self._measuring.pop(request.id, None)
         if batch is not None:
             self.executor.cancel(batch.worker, batch.id, request.index)
-        elif self.batcher.slot.shared and not self.batcher.room.requests:
-            self._turn()
+        else:
+            self._turn_if_empty()
 
     def ready(self) -> bool:
         """Can a request be served now?"""
@@ -148,6 +148,7 @@ class BatchDriver:
             error = None if request is None else self.batcher.resize(request, size, now)
             if request is not None and error is not None:
                 request.reply.done(refusal(error))
+                self._turn_if_empty()
 
     # Inside
 
@@ -159,6 +160,11 @@ class BatchDriver:
         self._turn()
         for driver in self.neighbours:
             driver._turn()
+
+    def _turn_if_empty(self) -> None:
+        # Its place in the line for the device is another model's now.
+        if self.batcher.slot.shared and not self.batcher.room.requests:
+            self._turn()
 
     def _turn(self) -> None:
         """Perform what the batcher decides now."""
