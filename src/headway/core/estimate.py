@@ -58,9 +58,14 @@ class Band:
         self.cov = keep * (self.cov + share * dw * ds)
 
     @property
+    def flat(self) -> bool:
+        """It saw one amount of work only, so it has no slope of its own."""
+        return self.var_work <= _FLAT * self.mean_work * self.mean_work
+
+    @property
     def slope_s(self) -> float:
         """Seconds per unit of work, never negative, at most proportional."""
-        if self.var_work <= _FLAT * self.mean_work * self.mean_work:
+        if self.flat:
             return 0.0
         return min(max(self.cov / self.var_work, 0.0), self.mean_s / self.mean_work)
 
@@ -120,12 +125,19 @@ class ServiceCurve:
         """Expected run time in seconds; 0 while nothing is known.
 
         For row counts not seen yet the nearest smaller band is scaled up by work, the nearest
-        larger one taken as it is: both err towards slow.
+        larger one taken as it is: both err towards slow. Between two bands that each saw one
+        amount of work only (warm-up runs powers of two) the line through both counts, or sizes in
+        between would never be tried.
         """
-        band = self._near((rows - 1).bit_length())
+        k = (rows - 1).bit_length()
+        band = self._near(k)
         if band is None:
             return 0.0
         work = self.work(rows, longest, total)
+        below = self._near(k - 1) if band.flat and k > 0 else None
+        if below is not None and below.mean_work <= work < band.mean_work:
+            share = (work - below.mean_work) / (band.mean_work - below.mean_work)
+            return below.mean_s + share * max(band.mean_s - below.mean_s, 0.0)
         if rows <= 2 * band.mean_rows or band.mean_work <= 0:
             return band.at(work)
         return band.mean_s * max(work / band.mean_work, 1.0)

@@ -1,0 +1,74 @@
+"""What is remembered of the recent past: overlap, progress, clients that come back."""
+
+from __future__ import annotations
+
+import pytest
+
+from headway.core.batcher.lanes import HOP_S_START, Lanes
+from headway.core.batcher.tally import COUNT_MAX, Tally
+
+
+def test_nothing_is_said_before_enough_was_seen() -> None:
+    tally = Tally()
+    for i in range(15):
+        tally.arrived(1, float(i), alone=True)
+    assert tally.advice(8) is None
+    tally.arrived(1, 16.0, alone=True)
+    assert "never overlap" in str(tally.advice(8))
+
+
+def test_full_batches_need_no_advice_and_small_ones_name_the_cap() -> None:
+    tally = Tally()
+    for i in range(100):
+        tally.arrived(1, float(i), alone=False)
+        tally.closed(8, float(i))
+    assert tally.advice(8) is None and tally.advice(1) is None
+    assert "average batch 8.0 of 64" in str(tally.advice(64))
+
+
+def test_old_habits_are_forgotten() -> None:
+    tally = Tally()
+    for i in range(10 * COUNT_MAX):
+        tally.arrived(1, float(i), alone=True)
+    for i in range(COUNT_MAX):
+        tally.arrived(1, float(i), alone=False)
+    tally.closed(8, 0.0)
+    assert tally.advice(8) is None
+
+
+def test_the_share_that_comes_back_within_the_hold_is_learned() -> None:
+    tally = Tally()
+    now = 0.0
+    for _ in range(20):
+        now += 1.0
+        tally.answered(4, 0.5, now)
+        for _ in range(4):
+            tally.arrived(1, now + 0.04, alone=False)
+    assert tally.return_share > 0.95
+    for _ in range(20):
+        now += 1.0
+        tally.answered(4, 0.5, now)
+        tally.arrived(4, now + 0.06, alone=False)
+    assert tally.return_share < 0.05
+
+
+def test_progress_is_what_arrived_first_left_or_ended_last() -> None:
+    tally = Tally()
+    for now, act in ((1.0, lambda t: tally.arrived(1, t, alone=True)),
+                     (2.0, lambda t: tally.closed(1, t)),
+                     (3.0, lambda t: tally.answered(1, 0.1, t)),
+                     (4.0, tally.progressed)):  # fmt: skip
+        act(now)
+        assert tally.progress_s == now
+    tally.arrived(1, 9.0, alone=False)
+    assert tally.progress_s == 4.0
+
+
+def test_the_way_to_a_worker_is_measured_and_nonsense_ignored() -> None:
+    lanes = Lanes()
+    for odd in (0.0, -1.0, 2.0):
+        lanes.saw_hop(odd)
+    assert lanes.hop_s == HOP_S_START
+    for _ in range(100):
+        lanes.saw_hop(0.002)
+    assert lanes.hop_s == pytest.approx(0.002, rel=0.01)
