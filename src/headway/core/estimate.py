@@ -30,7 +30,17 @@ _FLAT = 1e-4
 class Band:
     """Run times seen for row counts in (2^(k-1), 2^k]: a fading mean and a line through it."""
 
-    __slots__ = ("cov", "mean_rows", "mean_s", "mean_work", "n", "spread", "var_work")
+    __slots__ = (
+        "cov",
+        "flat",
+        "mean_rows",
+        "mean_s",
+        "mean_work",
+        "n",
+        "slope_s",
+        "spread",
+        "var_work",
+    )
 
     def __init__(self) -> None:
         self.n = 0
@@ -40,6 +50,10 @@ class Band:
         self.var_work = 0.0
         self.cov = 0.0
         self.spread = 0.0
+        self.flat = True
+        """It saw one amount of work only, so it has no slope of its own."""
+        self.slope_s = 0.0
+        """Seconds per unit of work, never negative, at most proportional."""
 
     def observe(self, rows: int, work: float, run_s: float) -> None:
         """One batch. The first run of a band counts once like any other: it fades."""
@@ -56,18 +70,11 @@ class Band:
         keep = 1.0 - share
         self.var_work = keep * (self.var_work + share * dw * dw)
         self.cov = keep * (self.cov + share * dw * ds)
-
-    @property
-    def flat(self) -> bool:
-        """It saw one amount of work only, so it has no slope of its own."""
-        return self.var_work <= _FLAT * self.mean_work * self.mean_work
-
-    @property
-    def slope_s(self) -> float:
-        """Seconds per unit of work, never negative, at most proportional."""
-        if self.flat:
-            return 0.0
-        return min(max(self.cov / self.var_work, 0.0), self.mean_s / self.mean_work)
+        self.flat = self.var_work <= _FLAT * self.mean_work * self.mean_work
+        if not self.flat:
+            self.slope_s = min(max(self.cov / self.var_work, 0.0), self.mean_s / self.mean_work)
+        else:
+            self.slope_s = 0.0
 
     def at(self, work: float) -> float:
         """Seconds for this much work in this band."""
