@@ -74,9 +74,10 @@ class Play:
         assert room.rows == sum(r.rows for r in waiting)
         assert room.bytes == sum(len(r.payload) for r in waiting)
         assert room.size == pytest.approx(sum(r.size * r.rows for r in waiting), abs=1e-6)
-        for counts, of in ((room.level_rows, "level"), (room.class_rows, "place")):
-            assert all(n >= 0 for n in counts.values())
-            assert sum(counts.values()) == room.rows, of
+        assert all(n >= 0 for n in room.class_rows.values())
+        assert sum(room.class_rows.values()) == room.rows
+        if room._ranks is not None:
+            assert room._ranks == sorted((r.level, r.due_s) for r in waiting)
         head = room.head()
         if waiting:
             assert head is not None

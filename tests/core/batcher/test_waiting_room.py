@@ -55,6 +55,17 @@ def test_near_classes_come_first_and_of_two_the_smaller() -> None:
     assert room.key(2.0) == size_class(2.0) and WaitingRoom(classed=False).key(2.0) == 0
 
 
+def test_how_many_are_ahead_counts_level_then_due() -> None:
+    room = WaitingRoom(classed=False, ranked=True)
+    everyone = [request(i) for i in range(4)]
+    for r, level, due_s in zip(everyone, (1, 2, 2, 2), (9.0, 3.0, 5.0, inf), strict=True):
+        room.add(r, level, due_s)
+    assert [room.requests_before(2, due_s) for due_s in (1.0, 4.0, 5.0, inf)] == [1, 2, 3, 4]
+    room.left([everyone[0]], 1, 1.0)
+    room.remove(everyone[2], State.CANCELLED)
+    assert room.requests_before(2, 7.0) == 1 and room.requests_before(1, inf) == 0
+
+
 def test_expiry_by_its_own_time_and_by_the_queues() -> None:
     own = request(1, arrival_s=0.0, expires_s=3.0)
     old = request(2, arrival_s=1.0)
@@ -97,11 +108,13 @@ def test_one_that_left_does_not_expire() -> None:
 
 def test_the_demoted_go_last_and_no_longer_expire() -> None:
     late, other = request(1, expires_s=1.0), request(2, arrival_s=0.5)
-    room = room_of(late, other, wait_s_max=1.0)
+    room = WaitingRoom(classed=False, wait_s_max=1.0, ranked=True)
+    for r in (late, other):
+        room.add(r, 1, r.arrival_s)
     assert room.expired(1.0) == [late]
     room.demote(late, 3)
     assert room.head() is other and late.demoted
-    assert room.rows_ahead(1) == 1 and room.rows_ahead(3) == 2
+    assert room.requests_before(1, inf) == 1 and room.requests_before(3, inf) == 2
     assert room.expired(1.4) == [] and room.next_expiry_s() == 1.5
     room.remove(other, State.DONE)
     assert room.head() is late and room.expired(99.0) == []
@@ -147,3 +160,11 @@ def test_many_that_leave_from_the_middle_cost_no_lasting_memory() -> None:
     assert list(room) == [everyone[0]]
     assert len(room._ages) + len(room._deadlines) <= 2 * (64 + 6)
     assert room.head() is everyone[0] is room.oldest()
+
+
+def test_one_that_was_let_in_twice_expires_once() -> None:
+    again = request(1, expires_s=1.0)
+    room = room_of(again, request(2, arrival_s=9.0), wait_s_max=1.0)
+    room.remove(again, State.NEW)
+    room.add(again, 3, inf)
+    assert room.expired(1.0) == [again]

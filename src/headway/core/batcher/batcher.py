@@ -51,15 +51,11 @@ class Batcher:
         self.info = ModelInfo(name=config.name)
         self.curve = ServiceCurve()
         self.sizing = Sizing(config, self.curve)
-        self.room = WaitingRoom(classed=False, wait_s_max=config.queue_wait_s_max)
+        timed = self.policy_name == "deadline"
+        self.room = WaitingRoom(wait_s_max=config.queue_wait_s_max, ranked=timed)
         self.lanes = Lanes()
         self.door = Door(
-            config,
-            self.room,
-            self.lanes,
-            self.sizing,
-            objective=self.objective,
-            by_deadline=self.policy_name == "deadline",
+            config, self.room, self.lanes, self.sizing, objective=self.objective, by_deadline=timed
         )
         self.tally = Tally()
         self.running: dict[int, Batch] = {}

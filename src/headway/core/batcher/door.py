@@ -68,7 +68,7 @@ class Door:
             error = self._check_room(request, now)
             if error is not None:
                 return error
-            finish_s = self.finish_s(request, level, now) if self.by_deadline else -inf
+            finish_s = self.finish_s(request, level, due_s, now) if self.by_deadline else -inf
             if finish_s > due_s:
                 if not self._may_be_late(request, finish_s):
                     return predicted_late(finish_s, due_s)
@@ -102,12 +102,14 @@ class Door:
         """Predicted time until all that waits and runs is done."""
         return self._free_s(now) + self._queue_s(self.room.rows)
 
-    def finish_s(self, request: Request, level: int, now: float) -> float:
-        """Predicted time of its answer at a level: the running batch, full batches ahead, then its
-        own. Those of a less urgent level are not ahead of it."""
+    def finish_s(self, request: Request, level: int, due_s: float, now: float) -> float:
+        """Predicted time of its answer: the running batch, full batches of those who are more
+        urgent than this level and time, then its own."""
         room, rows = self.room, request.rows
         mean = room.mean_size or request.size
-        ahead = room.rows_ahead(level)
+        ahead = room.requests_before(level, due_s)
+        if ahead:
+            ahead = ahead * room.rows // room.requests
         cap, _ = self.sizing.steady(request.size, mean, self.objective)
         joins = ahead % cap
         wait_s = self._free_s(now) + self._queue_s(ahead - joins)
@@ -135,7 +137,7 @@ class Door:
             self.room.add(request, self.last_level, inf)
             return None
         request.state = State.DONE
-        finish_s = self.finish_s(request, request.level, now)
+        finish_s = self.finish_s(request, request.level, request.due_s, now)
         return predicted_late(max(finish_s, request.due_s), request.due_s)
 
     def expire(self, request: Request, now: float) -> UserError | None:
@@ -157,8 +159,9 @@ class Door:
     def _may_be_late(self, request: Request, finish_s: float) -> bool:
         """Does the promise allow this one to be late, and its client? Those who wait to be served
         last are bounded too: in a long overload nobody gets to them."""
-        rows = self.room.level_rows.get(self.last_level, 0)
-        return finish_s <= request.deadline_s and rows < LATE_BUDGET_MAX and self.budget.spend()
+        room = self.room
+        last = room.requests - room.requests_before(self.last_level - 1, inf)
+        return finish_s <= request.deadline_s and last < LATE_BUDGET_MAX and self.budget.spend()
 
     def _free_s(self, now: float) -> float:
         """Predicted time until a worker is free; 0 where nobody can tell."""

@@ -10,6 +10,7 @@ entry; they are rebuilt when stale entries outnumber live ones by far.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
@@ -42,26 +43,29 @@ class WaitingRoom:
         "_ages",
         "_classes",
         "_deadlines",
+        "_ranks",
         "bytes",
         "class_rows",
         "classed",
-        "level_rows",
         "requests",
         "rows",
         "size",
         "wait_s_max",
     )
 
-    def __init__(self, *, classed: bool, wait_s_max: float = inf) -> None:
+    def __init__(
+        self, *, classed: bool = False, wait_s_max: float = inf, ranked: bool = False
+    ) -> None:
         self.classed = classed
         self.wait_s_max = wait_s_max
         self.requests = 0
         self.rows = 0
         self.bytes = 0
         self.size = 0.0
-        self.level_rows: defaultdict[int, int] = defaultdict(int)
         self.class_rows: defaultdict[int, int] = defaultdict(int)
         self._classes: dict[int, list[Entry]] = {}
+        self._ranks: list[tuple[int, float]] | None = [] if ranked else None
+        """(level, due) of everyone in order, where somebody asks how many are ahead."""
         self._ages: list[Timed] = []
         self._deadlines: list[Timed] = []
 
@@ -80,7 +84,8 @@ class WaitingRoom:
         # By arrival: one that returns from a lost worker takes its old place.
         heappush(self._ages, (request.arrival_s, request.id, request))
         self.requests += 1
-        self.level_rows[level] += request.rows
+        if self._ranks is not None:
+            insort(self._ranks, (level, due_s))
         self.class_rows[request.place] += request.rows
         self.rows += request.rows
         self.bytes += len(request.payload)
@@ -97,8 +102,9 @@ class WaitingRoom:
         self.size -= size
         for request in requests:
             self.bytes -= len(request.payload)
-            self.level_rows[request.level] -= request.rows
             self.class_rows[request.place] -= request.rows
+            if self._ranks is not None:
+                _unrank(self._ranks, request)
         if self.requests == 0:
             self._clear()
         else:
@@ -111,8 +117,9 @@ class WaitingRoom:
         self.rows -= request.rows
         self.bytes -= len(request.payload)
         self.size -= request.size * request.rows
-        self.level_rows[request.level] -= request.rows
         self.class_rows[request.place] -= request.rows
+        if self._ranks is not None:
+            _unrank(self._ranks, request)
         if self.requests == 0:
             self._clear()
         else:
@@ -132,16 +139,18 @@ class WaitingRoom:
     def demote(self, request: Request, level: int) -> None:
         """Serve it only after everyone of a lower level; it no longer expires."""
         request.demoted = True
-        self.level_rows[request.level] -= request.rows
-        self.level_rows[level] += request.rows
+        if self._ranks is not None:
+            _unrank(self._ranks, request)
+            insort(self._ranks, (level, request.due_s))
         request.level = level
         request.expires_s = inf
         self._push(request)
         self._tidy()
 
-    def rows_ahead(self, level: int) -> int:
-        """Rows that wait at this level or a more urgent one."""
-        return sum([rows for at, rows in self.level_rows.items() if at <= level])
+    def requests_before(self, level: int, due_s: float) -> int:
+        """How many wait that go before one of this level and time; only where `ranked`."""
+        assert self._ranks is not None
+        return bisect_right(self._ranks, (level, due_s))
 
     @property
     def mean_size(self) -> float:
@@ -192,15 +201,21 @@ class WaitingRoom:
 
     def expired(self, now: float) -> list[Request]:
         """Requests that may wait no longer. They stay until removed or demoted."""
-        out: list[Request] = []
+        # By id: one that came back has an entry for each time it was let in.
+        out: dict[int, Request] = {}
         heap = self._deadlines
         while heap and (heap[0][0] <= now or heap[0][2].state is not State.WAITING):
             request = heappop(heap)[2]
             if request.state is State.WAITING and request.expires_s <= now:
-                out.append(request)
-        if self.wait_s_max < inf:
-            self._too_old(now, out)
-        return out
+                out[request.id] = request
+        # The same sum as in `next_expiry_s`: a difference would round otherwise, and at that very
+        # moment nobody would be too old yet.
+        ages, wait_s_max = self._ages, self.wait_s_max
+        while ages and (ages[0][0] + wait_s_max <= now or ages[0][2].state is not State.WAITING):
+            request = heappop(ages)[2]
+            if request.state is State.WAITING:
+                out[request.id] = request
+        return list(out.values())
 
     def next_expiry_s(self) -> float:
         """When `expired` will next have something to say, `inf` for never."""
@@ -222,17 +237,6 @@ class WaitingRoom:
                 if _live(entry) and request.id not in seen:
                     seen.add(request.id)
                     yield request
-
-    def _too_old(self, now: float, out: list[Request]) -> None:
-        # The same sum as in `next_expiry_s`: a difference would round otherwise, and at that very
-        # moment nobody would be too old yet.
-        ages, wait_s_max = self._ages, self.wait_s_max
-        seen = {request.id for request in out}
-        while ages and (ages[0][0] + wait_s_max <= now or ages[0][2].state is not State.WAITING):
-            request = heappop(ages)[2]
-            if request.state is State.WAITING and request.id not in seen:
-                seen.add(request.id)
-                out.append(request)
 
     def _push(self, request: Request) -> None:
         key = size_class(request.size) if self.classed else 0
@@ -279,6 +283,10 @@ class WaitingRoom:
         self._classes.clear()
         for request in waiting:
             self._push(request)
+
+
+def _unrank(ranks: list[tuple[int, float]], request: Request) -> None:
+    del ranks[bisect_left(ranks, (request.level, request.due_s))]
 
 
 def _waiting(heap: list[Timed]) -> list[Timed]:
