@@ -9,7 +9,6 @@ import asyncio
 import inspect
 import os
 import socket
-from collections.abc import Coroutine
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -31,7 +30,7 @@ class AsyncRunner:
         self.codec = codec
         self.out = out
         self.runner = Runner(served, codec, out)
-        self.tasks: dict[tuple[int, int], asyncio.Task[None]] = {}
+        self.tasks: dict[tuple[int, int], asyncio.Task[Any]] = {}
         """Streams that run, by batch and item."""
         self._turn = asyncio.Lock()
 
@@ -40,7 +39,7 @@ class AsyncRunner:
         async with self._turn:  # one batch computes at a time, so that run times mean something
             streams = await self._begin(job)
         if streams:
-            await asyncio.gather(*streams)
+            await asyncio.wait(streams)
 
     async def _begin(self, job: Job) -> list[asyncio.Task[None]]:
         if job.rows is None:
@@ -53,7 +52,7 @@ class AsyncRunner:
         try:
             results = self.served.predict(rows)
             if hasattr(results, "__anext__"):
-                return [self._spawn(job, -1, self._steps(job, results))]
+                return [asyncio.create_task(self._steps(job, results))]
             results = check_results(await results, len(rows))
         except Exception as error:
             self.runner.fail(job, error, perf_counter() - begin)
@@ -70,21 +69,13 @@ class AsyncRunner:
         if task is not None:
             task.cancel()
 
-    def _spawn(
-        self, job: Job, index: int, work: Coroutine[Any, Any, None]
-    ) -> asyncio.Task[None]:
-        key = (job.ident, index)
-        self.tasks[key] = task = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(lambda _: self.tasks.pop(key, None))
-        return task
-
     def _streams(self, job: Job, results: Any) -> list[asyncio.Task[None]]:
         tasks = []
         for index, item in job.failed.items():
             self.out.item_done(job, index, item)
         for index, result in zip(places_of(job), results, strict=False):
             if hasattr(result, "__anext__"):
-                tasks.append(self._spawn(job, index, self._one(job, index, result)))
+                tasks.append(asyncio.create_task(self._one(job, index, result)))
             elif self._piece(job, index, result):
                 self.out.item_done(job, index, ItemResult(200, b""))
         return tasks
@@ -93,6 +84,12 @@ class AsyncRunner:
         end = ItemResult(200, b"")
         alive = True
         try:
+            # Registered from inside, so that only a stream that has begun is interrupted.
+            task = asyncio.current_task()
+            assert task is not None
+            self.tasks[job.ident, index] = task
+            if index in job.gone:
+                raise asyncio.CancelledError
             async for piece in stream:
                 alive = self._piece(job, index, piece)
                 if not alive:
@@ -102,6 +99,8 @@ class AsyncRunner:
             end = cancelled()
         except Exception as error:
             end = failure(error, "predict")
+        finally:
+            self.tasks.pop((job.ident, index), None)
         await _close(stream)
         if alive:
             self.out.item_done(job, index, end)

@@ -90,9 +90,7 @@ def _check_declared(part: Part, declared: dict[str, TensorSpec]) -> None:
             "unknown_tensor", f"no input {name!r}", name, "inputs are " + ", ".join(declared)
         )
     if spec.datatype != datatype:
-        raise _bad(
-            "wrong_datatype", f"input {name!r} is {datatype}, wanted {spec.datatype}", name
-        )
+        raise _bad("wrong_datatype", f"input {name!r} is {datatype}, wanted {spec.datatype}", name)
     fits = len(shape) == len(spec.shape) and all(
         want in (-1, have) for have, want in zip(shape[1:], spec.shape[1:], strict=True)
     )
