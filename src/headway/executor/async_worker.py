@@ -115,9 +115,9 @@ class AsyncRunner:
             async for entries in steps:
                 check_step(entries, len(places))
                 for row, index in enumerate(places):
-                    if index in live and index not in job.gone:
-                        if not self._piece(job, index, entries[row]):
-                            live.discard(index)
+                    wanted = index in live and index not in job.gone
+                    if wanted and not self._piece(job, index, entries[row]):
+                        live.discard(index)
                 if live <= job.gone:
                     break
                 await asyncio.sleep(0)

@@ -15,7 +15,7 @@ import struct
 from array import array
 from collections import deque
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 HEAD = struct.Struct("<IBBHIIQ")
@@ -50,7 +50,7 @@ class Frame(NamedTuple):
 
     kind: int
     flags: int
-    count: int
+    items: int
     number: int
     ident: int
     data: bytes
@@ -186,7 +186,7 @@ class Bodies(NamedTuple):
 
 def unpack(frame: Frame, lead: int = 0) -> Bodies:
     """Read a frame of bodies; closes its memfd."""
-    data, count = frame.data, frame.count
+    data, count = frame.data, frame.items
     pos = frame.pos + lead
     lengths = array("I")
     end = pos + 4 * count
@@ -204,7 +204,7 @@ def unpack(frame: Frame, lead: int = 0) -> Bodies:
     if frame.fd >= 0:
         return Bodies(_read_far(frame, lengths, end), sizes, extra)
     ends = list(accumulate(lengths, initial=end))
-    return Bodies([data[a:b] for a, b in zip(ends, ends[1:], strict=False)], sizes, extra)
+    return Bodies([data[a:b] for a, b in pairwise(ends)], sizes, extra)
 
 
 def _read_far(frame: Frame, lengths: array[int], pos: int) -> list[bytes]:

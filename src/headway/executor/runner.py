@@ -68,9 +68,8 @@ class Runner:
     def took(self, job: Job, results: Any, count: int, run_s: float) -> Stream | None:
         """Judge what `predict` returned for `count` rows."""
         plain = self.codec.is_plain(results)
-        if not plain:
-            if hasattr(results, "__next__"):
-                return StepStream(self, job, results)
+        if not plain and hasattr(results, "__next__"):
+            return StepStream(self, job, results)
         try:
             results = check_results(results, count)
         except ItemError as error:
