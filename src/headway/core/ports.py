@@ -80,7 +80,7 @@ class ModelStatus:
     """Where one model stands, as health routes and gauges tell it. A snapshot."""
 
     phase: str
-    """`import`, `load`, `warmup`, `ready`, `lost` (no worker is up) or `failed` (it never will be)."""
+    """`import`, `load`, `warmup`, `ready`, `lost` (no worker is up) or `failed` (for good)."""
     ready: bool = False
     share: float = 0.0
     """Of the phase that is done, in [0, 1]."""
@@ -97,6 +97,8 @@ class ModelStatus:
     """Rows one batch may hold now; 0 when unknown. Requests with more rows are sent in parts."""
     stalled_s: float = 0.0
     """Work is pending and nothing has moved for this long; 0 when idle or moving."""
+    advice: str = ""
+    """What a person should know about how batches form here."""
     curve: dict[str, object] = field(default_factory=dict)
     """What is known of the service curve, for people."""
 

@@ -75,7 +75,9 @@ class App:
         if method == "OPTIONS":
             return Answer(204, b"", "text/plain", allow)
         error = UserError(
-            405, "method_not_allowed", f"{method} is not for {scope['path']}",
+            405,
+            "method_not_allowed",
+            f"{method} is not for {scope['path']}",
             hint="use " + " or ".join(allowed),
         )
         answer = problem(dialect_of(scope["path"]), error)
@@ -221,4 +223,3 @@ def _start(answer: Answer, trace: bytes, *, sized: bool = True) -> Message:
 async def _send(send: Send, answer: Answer, trace: bytes) -> None:
     await send(_start(answer, trace))
     await send({"type": "http.response.body", "body": answer.body})
-

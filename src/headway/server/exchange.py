@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from headway.core.errors import UserError
 from headway.core.request import Codec, ItemResult, Reply, Request
-from headway.core.wire.problem import Answer, Dialect, error_of, problem, sse
+from headway.core.wire.problem import Answer, error_of, problem, sse
 
 if TYPE_CHECKING:
     from headway.server.service import HotRoute, Service
@@ -227,4 +227,3 @@ def too_large(size: int, limit: int) -> UserError:
         f"the body has {size} bytes or more, the limit is {limit} bytes",
         hint="body_bytes_max sets the limit",
     )
-

@@ -78,12 +78,12 @@ class FastLane(HttpToolsProtocol):
             )
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.connections.discard(self)  # type: ignore[arg-type]
+        self.connections.discard(self)
         self.state.service.connections = len(self.connections)
         line, self.line = self.line, deque()
         self.stage = _CLOSING
         for entry in line:
-            if type(entry) is Turn:
+            if isinstance(entry, Turn):
                 entry.leave()
             else:
                 entry.disconnected = True
@@ -92,7 +92,7 @@ class FastLane(HttpToolsProtocol):
         self.flow.resume_writing()
         if exc is None:
             self.transport.close()
-        self.parser = None
+        self.parser = None  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
         if self.stage == _CLOSING:
@@ -279,8 +279,9 @@ class FastLane(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """An ASGI answer is written."""
         self.server_state.total_requests += 1
-        if self.line and type(self.line[0]) is not Turn:
-            self.advance(self.line[0].keep_alive)
+        head = self.line[0] if self.line else None
+        if isinstance(head, RequestResponseCycle):
+            self.advance(head.keep_alive)
 
     def advance(self, keep: bool) -> None:
         """The first in line is answered: write what the next ones have ready."""
@@ -293,7 +294,7 @@ class FastLane(HttpToolsProtocol):
             if not line:
                 break
             head = line[0]
-            if type(head) is not Turn:
+            if not isinstance(head, Turn):
                 self._start_asgi_task(head, self.app)
                 break
             if head.out:
@@ -317,7 +318,7 @@ class FastLane(HttpToolsProtocol):
         self.since_s = self.state.now_s
         self.turn = None
         for entry in rest:
-            if type(entry) is Turn:
+            if isinstance(entry, Turn):
                 entry.leave()
             else:
                 entry.disconnected = True
@@ -390,7 +391,7 @@ class FastLane(HttpToolsProtocol):
         self.stage = _CLOSING
         self.transport.abort()
         for entry in self.line:
-            if type(entry) is Turn:
+            if isinstance(entry, Turn):
                 entry.leave()
 
     def shutdown(self) -> None:
@@ -399,7 +400,7 @@ class FastLane(HttpToolsProtocol):
             self.transport.close()
             return
         for entry in self.line:
-            if type(entry) is Turn:
+            if isinstance(entry, Turn):
                 entry.keep = False
             else:
                 entry.keep_alive = False
@@ -447,7 +448,9 @@ class FastLane(HttpToolsProtocol):
             what = f"slower than {limits.body_rate_bytes_s_min:g} bytes/s"
             setting = "body_rate_bytes_s_min"
         self.refuse(
-            UserError(408, "body_timeout", f"the body came {what}", hint=f"{setting} sets the limit")
+            UserError(
+                408, "body_timeout", f"the body came {what}", hint=f"{setting} sets the limit"
+            )
         )
 
     def _sweep_unread(self, now_s: float) -> None:

@@ -18,6 +18,7 @@ from headway.server import (
     routes_openai,
     routes_plain,
 )
+from headway.server.exchange import Exchange
 from headway.server.service import HotRoute, Served, Service
 
 
@@ -62,7 +63,7 @@ GETS: dict[str, Get] = {
     "/v2/models/{model}/versions/{version}/stats": routes_oip.stats,
 }
 
-Post = Callable[["routes_plain.Exchange"], None]
+Post = Callable[[Exchange], None]
 
 POSTS: dict[str, tuple[str, Dialect, Post]] = {
     "/predict": ("predict", Dialect.PLAIN, routes_plain.predict),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING
 
-from headway.core.config import key_of
+from headway.core.config import ModelConfig, ServerConfig, key_of
 from headway.core.wire.problem import Answer, json_answer
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def metrics(ask: Ask) -> Answer:
     """`GET /metrics`: everything up to this moment, from the one process there is (O1)."""
     service = ask.service
     service.pump()
-    statuses = {name: served.status() for name, served in service.models.items()}
+    statuses = {name: served.view.status() for name, served in service.models.items()}
     body = service.meters.render(statuses, service.front_status())
     return Answer(200, body, service.meters.content_type)
 
@@ -29,7 +29,10 @@ def config(ask: Ask) -> Answer:
     """`GET /debug/config`: the effective configuration with origins (B18)."""
     service = ask.service
     origins = service.origins
-    parts = {"server": service.config.server, **{m.config.name: m.config for m in ask.models()}}
+    parts: dict[str, ServerConfig | ModelConfig] = {
+        "server": service.config.server,
+        **{m.config.name: m.config for m in ask.models()},
+    }
     document: dict[str, object] = {}
     for part, settings in parts.items():
         document[part] = {
@@ -43,7 +46,7 @@ def config(ask: Ask) -> Answer:
 
 
 def batches(ask: Ask) -> Answer:
-    """`GET /debug/batches?last=20&model=m`: recent batches, newest first, each with its reason (O7)."""
+    """`GET /debug/batches?last=20&model=m`: recent batches, newest first, with reasons (O7)."""
     ask.service.pump()
     model = ask.query.get("model")
     last = ask.query.get("last", "20")
@@ -53,13 +56,17 @@ def batches(ask: Ask) -> Answer:
         {"model": name, "code": code, "text": text}
         for (name, code), text in ask.service.advice.items()
     ]
+    for served in ask.models():
+        text = served.view.status().advice
+        if text:
+            advice.append({"model": served.name, "code": "shape", "text": text})
     return json_answer({"batches": [_record(r) for r in records[:count]], "advice": advice})
 
 
 def state(ask: Ask) -> Answer:
     """`GET /debug/state`: phases, queues, workers, the service curve."""
     service = ask.service
-    statuses = {name: asdict(served.status()) for name, served in service.models.items()}
+    statuses = {name: asdict(served.view.status()) for name, served in service.models.items()}
     front = service.front_status()
     return json_answer(
         {
@@ -86,7 +93,6 @@ def _record(record: Record) -> dict[str, object]:
         "longest": closed.longest,
         "total": closed.total,
         "reason": closed.reason.value,
-        "why": closed.why,
         "open_s": round(closed.now - closed.opened_s, 6),
         "waits_s": [round(w, 6) for w in closed.waits_s],
         "waiting_rows": closed.waiting_rows,

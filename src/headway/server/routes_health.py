@@ -26,7 +26,9 @@ def livez(ask: Ask) -> Answer:
     service = ask.service
     stalled = service.stalled()
     failed = service.phase == "failed"
-    state = "failed" if failed else "stalled" if stalled else "busy" if service.in_flight else "idle"
+    state = (
+        "failed" if failed else "stalled" if stalled else "busy" if service.in_flight else "idle"
+    )
     return _answer(
         not stalled and not failed, {"status": state, "phase": service.phase, "stalled": stalled}
     )
@@ -89,7 +91,7 @@ def v2_model_ready(ask: Ask) -> Answer:
 def _models(service: Service) -> dict[str, object]:
     found: dict[str, object] = {}
     for served in service.models.values():
-        status = served.status()
+        status = served.view.status()
         entry: dict[str, object] = {
             "ready": service.model_ready(served),
             "phase": status.phase,

@@ -85,7 +85,7 @@ class _Join:
         self._ex.send_ok(answer.content_type, answer.body)
 
     def _tokens(self, parts: list[ItemResult]) -> int:
-        info = self._served.status().info
+        info = self._served.view.info
         if info is not None and info.size_unit == "tokens":
             return round(sum(p.size for p in parts))
         if self._call.token_ids:
@@ -99,11 +99,14 @@ def embeddings(ex: Exchange) -> None:
     call = parse_embeddings(ex.body)
     service = ex.service
     served = service.find(call.model) if call.model else service.only()
-    info = served.status().info
+    info = served.view.info
     if info is not None and not info.embeds:
         raise UserError(
-            400, "not_an_embedding_model", f"model {served.name!r} does not embed texts",
-            hint="set embeds = True on the model, or use /predict", param="model",
+            400,
+            "not_an_embedding_model",
+            f"model {served.name!r} does not embed texts",
+            hint="set embeds = True on the model, or use /predict",
+            param="model",
         )
     join = _Join(ex, served, call)
     requests = join.requests

@@ -17,10 +17,11 @@ from typing import Protocol
 from headway.core.config import Config, ModelConfig
 from headway.core.errors import UserError
 from headway.core.events import Advice, BatchClosed, BatchFinished, Event
-from headway.core.ports import FrontStatus, ModelStatus, Runtime
+from headway.core.ports import FrontStatus, ModelInfo, ModelStatus, Runtime
 from headway.core.request import Request
 from headway.core.wire.problem import Dialect
 from headway.server.exchange import Exchange
+from headway.server.model_stats import ModelStats
 
 log = logging.getLogger("headway.server")
 
@@ -37,17 +38,33 @@ class Meters(Protocol):
         """The whole exposition."""
 
 
+class ModelView(Protocol):
+    """What the front end may know of a model (`monitor.Monitor`)."""
+
+    @property
+    def info(self) -> ModelInfo | None:
+        """What the workers said of it; None until one has been ready."""
+
+    @property
+    def rows_max(self) -> int:
+        """Rows one batch may hold; 0 when unknown."""
+
+    def status(self) -> ModelStatus:
+        """A snapshot of everything."""
+
+
 @dataclass(slots=True, eq=False)
 class Served:
     """One model as the front end sees it."""
 
     config: ModelConfig
     runtime: Runtime
-    status: Callable[[], ModelStatus]
+    view: ModelView
     gates: bool = True
     """The server is ready only while this model is (H12: models loaded later do not gate)."""
     started: bool = False
     """It has been ready once."""
+    stats: ModelStats = field(default_factory=ModelStats)
 
     @property
     def name(self) -> str:
@@ -99,6 +116,7 @@ class Service:
     _last_id: int = 0
 
     def __post_init__(self) -> None:
+        self.empty_info = ModelInfo("")
         self.boot = token_hex(4).encode()
         self.started_s = self.now()
         self.created_s = int(time.time())
@@ -120,7 +138,7 @@ class Service:
     def submit(self, served: Served, request: Request) -> None:
         """Hand one request to its model."""
         if not served.started:
-            self._check_started(served)
+            self.check_started(served)
         served.runtime.submit(request)
 
     def cancel(self, route: HotRoute, request: Request) -> None:
@@ -142,12 +160,16 @@ class Service:
         """
         if self.phase == "draining":
             return UserError(
-                503, "draining", "the server is shutting down", hint="use another replica",
+                503,
+                "draining",
+                "the server is shutting down",
+                hint="use another replica",
                 retry_after_s=1.0,
             )
         if self.late and self.in_flight > 0:
             return UserError(
-                503, "front_end_late",
+                503,
+                "front_end_late",
                 f"the front end runs {self.loop_lag_s:.2f} s late",
                 hint="send less, or run more replicas (loop_lag_s_max)",
                 retry_after_s=max(1.0, self.loop_lag_s),
@@ -162,11 +184,13 @@ class Service:
         if served is None:
             raise unknown_model(name, self.models)
         if version:
-            info = served.status().info
+            info = served.view.info
             have = info.version if info else ""
             if version != have:
                 raise UserError(
-                    404, "model_not_found", f"model {name!r} has no version {version!r}",
+                    404,
+                    "model_not_found",
+                    f"model {name!r} has no version {version!r}",
                     hint=f"it has version {have!r}" if have else "it has no versions",
                     param="model",
                 )
@@ -177,15 +201,18 @@ class Service:
         if len(self.models) == 1:
             return next(iter(self.models.values()))
         raise UserError(
-            404, "model_not_named", "this server has several models",
+            404,
+            "model_not_named",
+            "this server has several models",
             hint="POST /predict/{model} with one of: " + ", ".join(self.models),
         )
 
-    def _check_started(self, served: Served) -> None:
+    def check_started(self, served: Served) -> None:
+        """Raise UserError 503 with the phase while a model has not been ready yet."""
         if served.runtime.ready():
             served.started = True
             return
-        raise not_ready(served.name, served.status())
+        raise not_ready(served.name, served.view.status())
 
     # health
 
@@ -205,7 +232,7 @@ class Service:
     def stalled(self) -> list[str]:
         """Models with work pending and no progress for longer than `live_stall_s` (H1)."""
         limit = self.config.server.live_stall_s
-        return [s.name for s in self.models.values() if s.status().stalled_s > limit]
+        return [s.name for s in self.models.values() if s.view.status().stalled_s > limit]
 
     def started(self) -> bool:
         """Have all gating models been ready once?"""
@@ -223,6 +250,7 @@ class Service:
             events = served.runtime.events()
             if events:
                 self.meters.observe(events)
+                served.stats.observe(events)
                 self._remember(events)
         if self.phase == "starting" and self.started():
             self.phase = "serving"
@@ -247,8 +275,12 @@ class Service:
     def front_status(self) -> FrontStatus:
         """A snapshot for gauges."""
         return FrontStatus(
-            self.phase, self.now() - self.started_s, self.connections, self.in_flight,
-            self.loop_lag_s, dict(self.answers),
+            self.phase,
+            self.now() - self.started_s,
+            self.connections,
+            self.in_flight,
+            self.loop_lag_s,
+            dict(self.answers),
         )
 
     def log_bug(self, label: str) -> None:
@@ -259,8 +291,11 @@ class Service:
 def unknown_model(name: str, models: Iterable[str]) -> UserError:
     """404 that names the models there are."""
     return UserError(
-        404, "model_not_found", f"no model {name!r} here",
-        hint="this server has: " + (", ".join(models) or "no model"), param="model",
+        404,
+        "model_not_found",
+        f"no model {name!r} here",
+        hint="this server has: " + (", ".join(models) or "no model"),
+        param="model",
     )
 
 
@@ -268,12 +303,17 @@ def not_ready(name: str, status: ModelStatus) -> UserError:
     """503 with the phase in words and in the hint."""
     if status.phase == "failed":
         return UserError(
-            503, "model_failed", f"model {name!r} failed to start: {status.error}",
-            hint="see the server's log", retry_after_s=30.0,
+            503,
+            "model_failed",
+            f"model {name!r} failed to start: {status.error}",
+            hint="see the server's log",
+            retry_after_s=30.0,
         )
     percent = round(status.share * 100)
     return UserError(
-        503, "starting" if status.phase != "lost" else "not_ready",
+        503,
+        "starting" if status.phase != "lost" else "not_ready",
         f"model {name!r} is not ready: {status.phase} {percent} %",
-        hint="GET /startupz shows the phase", retry_after_s=1.0,
+        hint="GET /startupz shows the phase",
+        retry_after_s=1.0,
     )

@@ -56,7 +56,10 @@ def parse_embeddings(body: bytes) -> EmbeddingsCall:
         raise malformed(exc, body) from exc
     if call.dimensions is not None and call.dimensions < 1:
         raise UserError(
-            400, "malformed", f"dimensions is {call.dimensions}", hint="at least 1",
+            400,
+            "malformed",
+            f"dimensions is {call.dimensions}",
+            hint="at least 1",
             param="dimensions",
         )
     return EmbeddingsCall(
@@ -73,7 +76,10 @@ def _payloads(value: str | list[msgspec.Raw] | msgspec.UnsetType) -> tuple[list[
     """One payload per input, and how many token ids the client sent."""
     if value is msgspec.UNSET or value == []:
         raise UserError(
-            400, "malformed", "input is missing or empty", hint="a text, a list of texts, or token ids",
+            400,
+            "malformed",
+            "input is missing or empty",
+            hint="a text, a list of texts, or token ids",
             param="input",
         )
     if isinstance(value, str):
@@ -89,7 +95,10 @@ def _payloads(value: str | list[msgspec.Raw] | msgspec.UnsetType) -> tuple[list[
         joined = b"[" + b",".join(items) + b"]"
         return [b'{"token_ids":' + joined + b"}"], len(_ids.decode(joined))
     raise UserError(
-        400, "malformed", "input mixes kinds", hint="all texts, all token ids, or all lists of ids",
+        400,
+        "malformed",
+        "input mixes kinds",
+        hint="all texts, all token ids, or all lists of ids",
         param="input",
     )
 
@@ -112,8 +121,11 @@ def vector(raw: bytes, *, dimensions: int | None, base64: bool) -> str | list[fl
         have = len(raw) // _FLOAT_BYTES
         if dimensions > have:
             raise UserError(
-                400, "malformed", f"dimensions is {dimensions}, the model gives {have}",
-                hint=f"at most {have}", param="dimensions",
+                400,
+                "malformed",
+                f"dimensions is {dimensions}, the model gives {have}",
+                hint=f"at most {have}",
+                param="dimensions",
             )
         values = array("f", raw[: dimensions * _FLOAT_BYTES])
         norm = sqrt(sum(v * v for v in values)) or 1.0
@@ -125,9 +137,7 @@ def vector(raw: bytes, *, dimensions: int | None, base64: bool) -> str | list[fl
 
 def embeddings_answer(model: str, vectors: list[str | list[float]], tokens: int) -> Answer:
     """The whole answer, vectors in the order of the inputs (S10)."""
-    data = [
-        {"object": "embedding", "index": i, "embedding": v} for i, v in enumerate(vectors)
-    ]
+    data = [{"object": "embedding", "index": i, "embedding": v} for i, v in enumerate(vectors)]
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
     document = {"object": "list", "data": data, "model": model, "usage": usage}
     return Answer(200, msgspec.json.encode(document))
