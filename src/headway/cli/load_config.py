@@ -1,8 +1,8 @@
 """Flags, environment and file become one checked `core.config.Config`, each value with its origin.
 
-Precedence: flag, environment, a model's own entry in the file, the file, default. An unknown key is an
-error that names the nearest known one. Knows where values come from; must not read files or start
-anything.
+Precedence: flag, environment, a model's own entry in the file, the file, default. An unknown key
+is an error that names the nearest known one. Knows where values come from; must not read files or
+start anything.
 """
 
 from __future__ import annotations
@@ -120,7 +120,9 @@ def _models(
     for e in entries:
         if not e.get("path"):
             raise ConfigError(
-                f"model {e.get('name', '?')!r} has no path", param="path", hint="models: - path: ..."
+                f"model {e.get('name', '?')!r} has no path",
+                param="path",
+                hint="models: - path: ...",
             )
         given, path = e.get("name", ""), str(e["path"])
         found.append(({**e, "name": given or name_of(path), "named": bool(given)}, where))
