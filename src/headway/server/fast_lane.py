@@ -19,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from headway.core.errors import UserError
-from headway.server.exchange import HEADERS_OF_INTEREST, too_large
+from headway.server.exchange import too_large
 from headway.server.lane_state import LaneState
 from headway.server.service import HotRoute
 from headway.server.turn import Turn
@@ -32,6 +32,9 @@ _IDLE, _HEAD, _BODY, _CLOSING = range(4)
 class FastLane(HttpToolsProtocol):
     """One connection."""
 
+    on_message_begin = None  # type: ignore[assignment]
+    """The parser skips a callback that is not there."""
+
     def __init__(
         self,
         config: UvicornConfig,
@@ -39,6 +42,11 @@ class FastLane(HttpToolsProtocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
+        # The parser takes these two as they are: filling a dictionary and a list needs no frame.
+        self.heads: dict[bytes, bytes] = {}
+        self.urls: list[bytes] = []
+        self.on_header = self.heads.__setitem__  # type: ignore[method-assign, assignment]
+        self.on_url = self.urls.append  # type: ignore[method-assign, assignment]
         super().__init__(config, server_state, app_state, _loop)
         self.state: LaneState = app_state["lane"]
         self.hot = self.state.hot
@@ -55,6 +63,8 @@ class FastLane(HttpToolsProtocol):
         self.fed = 0
         """Bytes read since the current head began; an upper bound of its size."""
         self.seen: dict[bytes, bytes] = {}
+        """The headers of the request being read, names in lower case."""
+        self.url = b""
         self.stuck_bytes = -1
         """Unsent bytes at the last sweep while the client does not read; -1 when it reads."""
         self.replay = False
@@ -108,7 +118,11 @@ class FastLane(HttpToolsProtocol):
             self._ignore_upgrade(data[exc.args[0] :])
         except httptools.HttpParserError as exc:
             self._parser_failed(exc)
-        if self.stage == _HEAD and self.fed > self.state.config.header_bytes_max:
+        if self.fed > self.state.head_bytes_max:
+            self._check_fed()
+
+    def _check_fed(self) -> None:
+        if self.stage == _HEAD:
             self._refuse_head()
         elif self.fed > self.state.fed_max:
             self.refuse(too_large(self.fed, self.state.config.body_bytes_max))
@@ -126,44 +140,41 @@ class FastLane(HttpToolsProtocol):
 
     # parser
 
-    def on_message_begin(self) -> None:
-        self.url = b""
-        self.headers = []
-        self.seen = {}
-        if self.stage == _IDLE:
-            self.stage = _HEAD
-            self.since_s = self.state.now_s
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self.stage != _HEAD:
-            return  # a trailer: it must not change what the head said
-        name = name.lower()
-        self.headers.append((name, value))
-        if name in HEADERS_OF_INTEREST:
-            self.seen[name] = value
-
     def on_headers_complete(self) -> None:
+        urls = self.urls
+        self.url = url = urls[0] if len(urls) == 1 else b"".join(urls)
+        urls.clear()
+        heads = self.heads
+        self.seen = seen = {name.lower(): value for name, value in heads.items()}
+        heads.clear()
         if self.stage == _CLOSING:
             return
-        if self.fed > self.state.config.header_bytes_max and self._head_too_large():
+        state = self.state
+        if self.fed > state.head_bytes_max and self._head_too_large():
             self._refuse_head()
             return
         self.stage = _BODY
         self.body_bytes = 0
-        self.since_s = self.body_since_s = self.state.now_s
+        self.since_s = self.body_since_s = state.now_s
         parser = self.parser
-        route = self.hot.get(self.url)
-        if route is None and b"?" in self.url:
-            route = self.hot.get(self.url.partition(b"?")[0])
-        if parser.should_upgrade():
+        route = self.hot.get(url)
+        if route is None and b"?" in url:
+            route = self.hot.get(url.partition(b"?")[0])
+        if b"upgrade" in seen and parser.should_upgrade():
             self.replay = True
         elif route is None or parser.get_method() != b"POST":
             self._begin_asgi()
+        elif (state.service.late or state.service.phase == "draining") and self._shed(route):
+            pass
         else:
-            self._begin_turn(route)
+            keep = parser.should_keep_alive()
+            old = (not keep or b"connection" in seen) and parser.get_http_version() == "1.0"
+            self.turn = turn = Turn(self, route, seen, keep=keep, old=old)
+            self.line.append(turn)
+            self._look_ahead(turn, seen)
 
     def _head_too_large(self) -> bool:
-        size = len(self.url) + sum(len(n) + len(v) + 4 for n, v in self.headers)
+        size = len(self.url) + sum(len(n) + len(v) + 4 for n, v in self.seen.items())
         return size > self.state.config.header_bytes_max
 
     def on_body(self, body: bytes) -> None:
@@ -177,7 +188,7 @@ class FastLane(HttpToolsProtocol):
         if self.body_bytes > self.state.config.body_bytes_max:
             self.refuse(too_large(self.body_bytes, self.state.config.body_bytes_max))
             return
-        turn.parts.append(body)
+        turn.add_body(body)
 
     def on_message_complete(self) -> None:
         if self.stage == _CLOSING or self.replay:
@@ -187,9 +198,9 @@ class FastLane(HttpToolsProtocol):
         self.since_s = self.state.now_s
         self.fed = 0
         if turn is not None:
-            parts = turn.parts
-            turn.body = parts[0] if len(parts) == 1 else b"".join(parts)
-            turn.parts = []
+            if turn.parts is not None:
+                turn.body = b"".join(turn.parts)
+                turn.parts = None
             turn.run()
         elif self.asgi_body:
             self.asgi_body = False
@@ -197,26 +208,18 @@ class FastLane(HttpToolsProtocol):
 
     # requests
 
-    def _begin_turn(self, route: HotRoute) -> None:
-        state = self.state
-        service = state.service
-        if (service.late or service.phase == "draining") and self._shed(route):
+    def _look_ahead(self, turn: Turn, seen: dict[bytes, bytes]) -> None:
+        """What the head says of the body to come."""
+        length = seen.get(b"content-length")
+        limit = self.state.config.body_bytes_max
+        if length is not None and int(length) > limit:
+            self.refuse(too_large(int(length), limit))
             return
-        parser = self.parser
-        old = parser.get_http_version() == "1.0"
-        turn = Turn(self, route, keep=parser.should_keep_alive(), old=old)
-        self.turn = turn
-        line = self.line
-        line.append(turn)
-        length = self.seen.get(b"content-length")
-        if length is not None and int(length) > state.config.body_bytes_max:
-            self.refuse(too_large(int(length), state.config.body_bytes_max))
-            return
-        if b"expect" in self.seen and not old:
-            turn.continue_wanted = self.seen[b"expect"].lower() == b"100-continue"
-            if line[0] is turn:
+        if b"expect" in seen and not turn.old:
+            turn.continue_wanted = seen[b"expect"].lower() == b"100-continue"
+            if self.line[0] is turn:
                 self._continue(turn)
-        if len(line) > PIPELINE_MAX:
+        if len(self.line) > PIPELINE_MAX:
             self.flow.pause_reading()
 
     def _shed(self, route: HotRoute) -> bool:
@@ -226,7 +229,7 @@ class FastLane(HttpToolsProtocol):
             return False
         parser = self.parser
         old = parser.get_http_version() == "1.0"
-        turn = Turn(self, route, keep=parser.should_keep_alive(), old=old)
+        turn = Turn(self, route, self.seen, keep=parser.should_keep_alive(), old=old)
         self.line.append(turn)
         turn.fail(error)
         return True
@@ -253,7 +256,7 @@ class FastLane(HttpToolsProtocol):
             "path": self.root_path + (unquote(path) if "%" in path else path),
             "raw_path": self.root_path.encode("ascii") + url.path,
             "query_string": url.query or b"",
-            "headers": self.headers,
+            "headers": list(self.seen.items()),
             "state": self.app_state.copy(),
         }
         self.cycle = RequestResponseCycle(
@@ -278,7 +281,6 @@ class FastLane(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """An ASGI answer is written."""
-        self.server_state.total_requests += 1
         head = self.line[0] if self.line else None
         if isinstance(head, RequestResponseCycle):
             self.advance(head.keep_alive)
@@ -337,7 +339,7 @@ class FastLane(HttpToolsProtocol):
             return
         turn = self.turn
         if turn is None:
-            turn = Turn(self, self.state.no_route, keep=False, old=False)
+            turn = Turn(self, self.state.no_route, self.seen, keep=False, old=False)
             self.line.append(turn)
         turn.keep = False
         self.stage = _CLOSING
@@ -377,7 +379,7 @@ class FastLane(HttpToolsProtocol):
         self.replay = False
         kept = [
             b"%b: %b\r\n" % (name, value)
-            for name, value in self.headers
+            for name, value in self.seen.items()
             if name not in {b"upgrade", b"connection", b"http2-settings"}
         ]
         version = self.parser.get_http_version().encode()
