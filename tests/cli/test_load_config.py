@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from headway.cli.load_config import Loaded, Sources, load, name_of
 from headway.cli.settings import BY_KEY, MODEL, SERVER
 from headway.core.errors import ConfigError

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from headway.core.errors import ConfigError
 from headway.experiments import batch_story
 from headway.experiments.load_bodies import lines, text_body, texts
@@ -31,31 +32,40 @@ def test_bodies_are_lines_of_a_file() -> None:
         lines(b"\n", "f")
 
 
-RECORD = {
-    "model": "m", "batch_id": 1, "rows": 4, "reason": "idle", "waits_s": [0.0, 0.01],
-    "run_s": 0.02, "padding_waste": 0.5,
-}  # fmt: skip
+def page(idle: int, full: int, *, rows: int, padded: int, useful: int) -> bytes:
+    batches = idle + full
+    return f"""# HELP headway_batches_total Batches
+headway_batches_total{{model="m",reason="idle"}} {idle}
+headway_batches_total{{model="m",reason="full"}} {full}
+headway_rows_total{{model="m"}} {rows}
+headway_padded_size_total{{model="m"}} {padded}
+headway_useful_size_total{{model="m"}} {useful}
+headway_batch_rows_bucket{{model="m",le="1"}} {idle}
+headway_batch_rows_bucket{{model="m",le="2"}} {idle}
+headway_batch_rows_bucket{{model="m",le="4"}} {batches}
+headway_batch_rows_bucket{{model="m",le="+Inf"}} {batches}
+headway_run_seconds_sum{{model="m"}} {0.01 * batches}
+headway_run_seconds_count{{model="m"}} {batches}
+""".encode()
 
 
 def test_the_story_counts_only_batches_of_this_run() -> None:
-    newer = {
-        **RECORD,
-        "batch_id": 2,
-        "rows": 8,
-        "reason": "full",
-        "run_s": 0.06,
-        "padding_waste": 0.1,
-    }
-    (kept,) = batch_story.since([newer, RECORD], [RECORD])
-    assert kept is newer
-    story = batch_story.tell([newer, RECORD], [])
+    before = batch_story.read_metrics(page(5, 5, rows=25, padded=1000, useful=1000))
+    after = batch_story.read_metrics(page(7, 11, rows=51, padded=1200, useful=1150))
+    story = batch_story.tell(before, after, ["m: more clients"])
     assert story is not None
-    assert story.sizes == {4: 1, 8: 1} and story.reasons == {"full": 1, "idle": 1}
-    assert story.padding_waste == pytest.approx(0.2), "weighted by run time"
-    assert dict(batch_story.story_rows(story))["batch sizes"] == "4-7: 1  8-15: 1"
+    assert (story.batches, story.rows_mean) == (8, 26 / 8)
+    assert story.reasons == {"full": 6, "idle": 2}
+    assert story.sizes == {"1": 2, "3-4": 6}
+    assert story.padding_waste == pytest.approx(0.25)
+    assert story.run_ms_mean == pytest.approx(10)
+    table = dict(batch_story.story_rows(story))
+    assert table["closed by"] == "full 6, idle 2"
+    assert table["advice"] == "m: more clients"
 
 
 def test_a_server_that_is_no_headway_has_no_story() -> None:
-    assert batch_story.read_batches(b"<html>") == ([], [])
-    assert batch_story.read_batches(b'{"batches": 3}') == ([], [])
-    assert batch_story.tell([], []) is None
+    assert batch_story.read_metrics(b"<html>") == {}
+    assert batch_story.read_metrics(b'go_threads{x="y"} 3') == {}
+    assert batch_story.read_advice(b"<html>") == batch_story.read_advice(b"[1]") == []
+    assert batch_story.tell({}, {}, []) is None

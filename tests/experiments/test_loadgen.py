@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+
 from headway.core.errors import ConfigError
 from headway.core.slo import Objective
 from headway.experiments import loadgen

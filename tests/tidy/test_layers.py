@@ -51,7 +51,7 @@ def tree(path: Path) -> ast.Module:
 
 
 def room_of(name: str) -> str:
-    return name.split("/")[0] if "/" in name else ""
+    return name.split("/", maxsplit=1)[0] if "/" in name else ""
 
 
 def imports(path: Path) -> Iterator[tuple[str, int]]:

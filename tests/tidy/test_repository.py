@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from headway.cli.main import VERBS
 from headway.cli.reference import PAGES
 

@@ -172,10 +172,14 @@ async def load_and_ask(
     plan: LoadPlan, progress: Progress | None = None
 ) -> tuple[Report, batch_story.BatchStory | None]:
     """Run a plan; if the server is a Headway, also ask it which batches it formed."""
-    before = await _batches(plan.url)
+    root = _root(plan.url)
+    before = batch_story.read_metrics(await _page(root + "/metrics"))
     found = await run_load(plan, progress)
-    records, advice = await _batches(plan.url)
-    return found, batch_story.tell(batch_story.since(records, before[0]), advice)
+    if not before:
+        return found, None
+    after = batch_story.read_metrics(await _page(root + "/metrics"))
+    advice = batch_story.read_advice(await _page(root + "/debug/batches?last=0"))
+    return found, batch_story.tell(before, after, advice)
 
 
 async def make_bodies(url: str, choice: BodyChoice, seed: int) -> list[bytes]:
@@ -226,17 +230,17 @@ def _root(url: str) -> str:
     return f"{'https' if address.tls else 'http'}://{address.netloc}"
 
 
-async def _batches(url: str) -> tuple[list[dict[str, Any]], list[str]]:
+async def _page(url: str) -> bytes:
+    """A page, or nothing where there is none."""
     try:
-        status, body = await fetch(_root(url) + "/debug/batches?last=1000000")
+        status, body = await fetch(url)
     except OSError:
-        return [], []
-    return batch_story.read_batches(body) if status == 200 else ([], [])
+        return b""
+    return body if status == 200 else b""
 
 
 async def _first_model(url: str) -> str:
     try:
-        _, body = await fetch(_root(url) + "/v1/models")
-        return str(json.loads(body)["data"][0]["id"])
-    except (OSError, ValueError, LookupError, TypeError):
+        return str(json.loads(await _page(_root(url) + "/v1/models"))["data"][0]["id"])
+    except (ValueError, LookupError, TypeError):
         return ""

@@ -112,7 +112,7 @@ async def _serve(loaded: Loaded) -> int:
             for line in desk.greeting():
                 click.echo(line, err=True)
 
-    runtimes = model_runtimes.start(loaded.config.models, asyncio.get_running_loop(), on_phase)
+    runtimes = model_runtimes.start(loaded.config, asyncio.get_running_loop(), on_phase)
     try:
         # The workers import the model while this process imports the web server.
         from headway.cli import front_desk

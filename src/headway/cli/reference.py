@@ -22,8 +22,8 @@ Written from `src/headway/core/config.py` by `make docs`; do not edit.
 
 Every setting is a flag of `headway serve`, a key of the YAML file given with `--config`, and an
 environment name. The first of these that sets it wins: flag, environment, the model's own entry in
-the file, the file, default. `headway serve ... --print-config` shows every value with its origin, and
-a running server shows the same at `GET /debug/config`. An unknown key is an error that names the
+the file, the file, default. `headway serve ... --print-config` shows every value with its origin,
+and a running server shows the same at `GET /debug/config`. An unknown key is an error that names the
 nearest known one; so is a setting that does nothing.
 
 ```yaml
@@ -89,8 +89,8 @@ def cli_page() -> str:
     """`docs/cli.md`."""
     parts = ["# Command line\n\nWritten from the code by `make docs`; do not edit.\n"]
     parts.append(
-        "Exit codes: 0 done, 1 the work failed (a model did not start, no answer, `--check` missed),"
-        " 2 a mistake on the command line or in a setting.\n"
+        "Exit codes: 0 done, 1 the work failed (a model did not start, no answer, `--check`"
+        " missed), 2 a mistake on the command line or in a setting.\n"
     )
     context = click.Context(cli, info_name="headway")
     for verb in VERBS:
