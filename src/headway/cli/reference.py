@@ -23,8 +23,8 @@ Written from `src/headway/core/config.py` by `make docs`; do not edit.
 Every setting is a flag of `headway serve`, a key of the YAML file given with `--config`, and an
 environment name. The first of these that sets it wins: flag, environment, the model's own entry in
 the file, the file, default. `headway serve ... --print-config` shows every value with its origin,
-and a running server shows the same at `GET /debug/config`. An unknown key is an error that names the
-nearest known one; so is a setting that does nothing.
+and a running server shows the same at `GET /debug/config`. An unknown key is an error that names
+the nearest known one; so is a setting that does nothing.
 
 ```yaml
 port: 8000
