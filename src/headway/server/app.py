@@ -18,8 +18,8 @@ from headway.server.exchange import (
     EVENT_STREAM,
     STREAM_HEADERS,
     Exchange,
-    too_large,
 )
+from headway.server.limits import too_large
 from headway.server.routes import Ask, Found, dialect_of, find
 from headway.server.service import HotRoute, Service
 

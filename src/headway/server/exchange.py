@@ -214,13 +214,3 @@ def _number(raw: bytes, name: str) -> float:
 def _bad_header(name: str, raw: bytes, wanted: str) -> UserError:
     text = raw[:64].decode("latin-1")
     return UserError(400, "malformed", f"{name} is {text!r}", hint=f"send {wanted}", param=name)
-
-
-def too_large(size: int, limit: int) -> UserError:
-    """413 with the three facts (S11): limit, size, setting."""
-    return UserError(
-        413,
-        "too_large",
-        f"the body has {size} bytes or more, the limit is {limit} bytes",
-        hint="body_bytes_max sets the limit",
-    )

@@ -19,14 +19,14 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from headway.core.errors import UserError
-from headway.server.exchange import too_large
 from headway.server.lane_state import LaneState
+from headway.server.limits import headers_too_large, too_large, too_many_connections
 from headway.server.service import HotRoute
+from headway.server.sweep import BODY, CLOSING, HEAD, IDLE
 from headway.server.turn import Turn
 
 PIPELINE_MAX = 8
 """Unanswered requests of one connection before it is read no further."""
-_IDLE, _HEAD, _BODY, _CLOSING = range(4)
 
 
 class FastLane(HttpToolsProtocol):
@@ -55,7 +55,7 @@ class FastLane(HttpToolsProtocol):
         """The turn whose body is being read."""
         self.asgi_body = False
         """The body being read belongs to an ASGI call."""
-        self.stage = _IDLE
+        self.stage = IDLE
         self.since_s = self.state.now_s
         """Coarse time of the last change of stage, or of the last body bytes."""
         self.body_since_s = 0.0
@@ -76,22 +76,13 @@ class FastLane(HttpToolsProtocol):
         state = self.state
         state.service.connections = len(self.connections)
         if len(self.connections) > state.config.connections_max:
-            limit = state.config.connections_max
-            self.refuse(
-                UserError(
-                    503,
-                    "too_many_connections",
-                    f"{limit} connections are open",
-                    hint="connections_max limits them; keep connections alive and use fewer",
-                    retry_after_s=1.0,
-                )
-            )
+            self.refuse(too_many_connections(state.config.connections_max))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.connections.discard(self)
         self.state.service.connections = len(self.connections)
         line, self.line = self.line, deque()
-        self.stage = _CLOSING
+        self.stage = CLOSING
         for entry in line:
             if isinstance(entry, Turn):
                 entry.leave()
@@ -105,10 +96,10 @@ class FastLane(HttpToolsProtocol):
         self.parser = None  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
-        if self.stage == _CLOSING:
+        if self.stage == CLOSING:
             return
-        if self.stage == _IDLE:
-            self.stage = _HEAD
+        if self.stage == IDLE:
+            self.stage = HEAD
             self.since_s = self.state.now_s
             self.fed = 0
         self.fed += len(data)
@@ -122,8 +113,8 @@ class FastLane(HttpToolsProtocol):
             self._check_fed()
 
     def _check_fed(self) -> None:
-        if self.stage == _HEAD:
-            self._refuse_head()
+        if self.stage == HEAD:
+            self.refuse(headers_too_large(self.state.head_bytes_max))
         elif self.fed > self.state.fed_max:
             self.refuse(too_large(self.fed, self.state.config.body_bytes_max))
 
@@ -147,13 +138,13 @@ class FastLane(HttpToolsProtocol):
         heads = self.heads
         self.seen = seen = {name.lower(): value for name, value in heads.items()}
         heads.clear()
-        if self.stage == _CLOSING:
+        if self.stage == CLOSING:
             return
         state = self.state
         if self.fed > state.head_bytes_max and self._head_too_large():
-            self._refuse_head()
+            self.refuse(headers_too_large(self.state.head_bytes_max))
             return
-        self.stage = _BODY
+        self.stage = BODY
         self.body_bytes = 0
         self.since_s = self.body_since_s = state.now_s
         parser = self.parser
@@ -191,10 +182,11 @@ class FastLane(HttpToolsProtocol):
         turn.add_body(body)
 
     def on_message_complete(self) -> None:
-        if self.stage == _CLOSING or self.replay:
+        if self.stage == CLOSING or self.replay:
             return
         turn, self.turn = self.turn, None
-        self.stage = _IDLE
+        self.heads.clear()  # trailers: they must not become headers of the next request
+        self.stage = IDLE
         self.since_s = self.state.now_s
         self.fed = 0
         if turn is not None:
@@ -229,7 +221,8 @@ class FastLane(HttpToolsProtocol):
             return False
         parser = self.parser
         old = parser.get_http_version() == "1.0"
-        turn = Turn(self, route, self.seen, keep=parser.should_keep_alive(), old=old)
+        keep = parser.should_keep_alive() and b"expect" not in self.seen
+        turn = Turn(self, route, self.seen, keep=keep, old=old)
         self.line.append(turn)
         turn.fail(error)
         return True
@@ -307,16 +300,16 @@ class FastLane(HttpToolsProtocol):
                 break
             line.popleft()
             keep = head.keep
-        if self.stage == _IDLE:
+        if self.stage == IDLE:
             self.since_s = self.state.now_s
         if self.flow.read_paused and not self.flow.write_paused and len(line) <= PIPELINE_MAX:
             self.flow.resume_reading()
 
     def _close_after_answer(self) -> None:
         """Close, but when the client may still be sending let it read the answer first."""
-        sending = self.stage != _IDLE
+        sending = self.stage != IDLE
         rest, self.line = self.line, deque()
-        self.stage = _CLOSING
+        self.stage = CLOSING
         self.since_s = self.state.now_s
         self.turn = None
         for entry in rest:
@@ -335,26 +328,15 @@ class FastLane(HttpToolsProtocol):
 
     def refuse(self, error: UserError) -> None:
         """Answer what cannot be read any further, in its place in line, and read no more."""
-        if self.stage == _CLOSING:
+        if self.stage == CLOSING:
             return
         turn = self.turn
         if turn is None:
             turn = Turn(self, self.state.no_route, self.seen, keep=False, old=False)
             self.line.append(turn)
         turn.keep = False
-        self.stage = _CLOSING
+        self.stage = CLOSING
         turn.fail(error)
-
-    def _refuse_head(self) -> None:
-        limit = self.state.config.header_bytes_max
-        self.refuse(
-            UserError(
-                431,
-                "headers_too_large",
-                f"the request line and headers exceed {limit} bytes",
-                hint="header_bytes_max sets the limit",
-            )
-        )
 
     def _parser_failed(self, exc: Exception) -> None:
         cause = exc.__context__
@@ -385,12 +367,12 @@ class FastLane(HttpToolsProtocol):
         version = self.parser.get_http_version().encode()
         head = b"%b %b HTTP/%b\r\n%b\r\n" % (method, self.url, version, b"".join(kept))
         self.parser = httptools.HttpRequestParser(self)
-        self.stage, self.fed = _IDLE, 0
+        self.stage, self.fed = IDLE, 0
         self.data_received(head + rest)
 
     def drop(self) -> None:
         """Cut the connection at once and cancel all it has."""
-        self.stage = _CLOSING
+        self.stage = CLOSING
         self.transport.abort()
         for entry in self.line:
             if isinstance(entry, Turn):
@@ -398,7 +380,7 @@ class FastLane(HttpToolsProtocol):
 
     def shutdown(self) -> None:
         """Close if nothing is being served, else after the last answer."""
-        if not self.line and self.stage != _BODY:
+        if not self.line and self.stage != BODY:
             self.transport.close()
             return
         for entry in self.line:
@@ -406,59 +388,3 @@ class FastLane(HttpToolsProtocol):
                 entry.keep = False
             else:
                 entry.keep_alive = False
-
-    def sweep(self, now_s: float) -> None:
-        """Enforce the time limits of this connection."""
-        limits = self.state.config
-        waited_s = now_s - self.since_s
-        if self.flow.write_paused:
-            self._sweep_unread(now_s)
-        elif self.stage == _BODY:
-            self._sweep_body(now_s, waited_s)
-        elif self.stage == _HEAD:
-            if waited_s > limits.header_s_max:
-                self.refuse(
-                    UserError(
-                        408,
-                        "header_timeout",
-                        f"headers took longer than {limits.header_s_max:g} s",
-                        hint="header_s_max sets the limit",
-                    )
-                )
-        elif self.line:
-            return
-        elif self.stage == _CLOSING:
-            if waited_s > self.state.close_linger_s:
-                self.transport.abort()
-        elif waited_s > limits.keep_alive_s:
-            self.transport.close()
-
-    def _sweep_body(self, now_s: float, waited_s: float) -> None:
-        limits = self.state.config
-        taken_s = now_s - self.body_since_s
-        silent = waited_s > limits.body_gap_s_max
-        rate = self.body_bytes / max(taken_s, 1e-9)
-        slow = taken_s > limits.body_gap_s_max and rate < limits.body_rate_bytes_s_min
-        if not silent and not slow:
-            return
-        if self.turn is None and (not self.asgi_body or self.cycle.response_complete):
-            self.drop()  # it is already answered
-            return
-        what = f"silent for longer than {limits.body_gap_s_max:g} s"
-        setting = "body_gap_s_max"
-        if not silent:
-            what = f"slower than {limits.body_rate_bytes_s_min:g} bytes/s"
-            setting = "body_rate_bytes_s_min"
-        self.refuse(
-            UserError(
-                408, "body_timeout", f"the body came {what}", hint=f"{setting} sets the limit"
-            )
-        )
-
-    def _sweep_unread(self, now_s: float) -> None:
-        unsent = self.transport.get_write_buffer_size()
-        if unsent < self.stuck_bytes:
-            self.stuck_bytes = unsent
-            self.since_s = now_s
-        elif now_s - self.since_s > self.state.config.body_gap_s_max:
-            self.drop()

@@ -22,6 +22,7 @@ from headway.server.clock import Heartbeat
 from headway.server.lane_state import LaneState
 from headway.server.routes import hot_table
 from headway.server.service import Service
+from headway.server.sweep import sweep
 from headway.server.uvicorn_names import missing_names
 
 try:
@@ -199,7 +200,7 @@ class Replica:
         self.state.default_headers = [(b"date", self.lanes.date)]
         if self.fast:
             for connection in list(self.state.connections):
-                connection.sweep(self.lanes.now_s)  # type: ignore[union-attr]
+                sweep(connection, self.lanes.now_s)  # type: ignore[arg-type]
 
 
 async def serve(

@@ -61,12 +61,13 @@ class _Join:
         if ex.finished:
             return
         if result.status != 200:
-            ex.fail(error_of(result))
             ex.cancel()
+            ex.fail(error_of(result))
             return
         try:
             self._pieces[at] = unpack_tensors(result.body)
         except msgspec.DecodeError:
+            ex.cancel()
             ex.fail(
                 UserError(
                     500,
@@ -75,7 +76,6 @@ class _Join:
                     hint="return a dict of output name to array",
                 )
             )
-            ex.cancel()
             return
         self._left -= 1
         if self._left == 0:

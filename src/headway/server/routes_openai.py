@@ -64,8 +64,8 @@ class _Join:
         if self._ex.finished:
             return
         if result.status != 200:
-            self._ex.fail(error_of(result))
             self._ex.cancel()
+            self._ex.fail(error_of(result))
             return
         self._parts[at] = result
         self._left -= 1

@@ -71,6 +71,7 @@ class Turn(Exchange):
             % (head, self.trace.encode("latin-1"), len(body), body)
         )
         self.finished = True
+        self.work = None
         self.service.in_flight -= 1
         self.route.answered += 1
         lane.line.clear()
@@ -144,6 +145,7 @@ class Turn(Exchange):
 
     def _finish(self, status: int, out: bytes) -> None:
         self.finished = True
+        self.work = None
         service = self.service
         service.in_flight -= 1
         service.count(self.route.label, status)
