@@ -148,9 +148,9 @@ def load_model(path: str, config: ModelConfig) -> Served:
     if target.endswith(".onnx"):
         return Served(_attribute("headway.executor.onnx_model", "OnnxModel")(target), config)
     if target.endswith(".py"):
-        return Served(_made(_find(_load_file(Path(target)), name, target)), config)
+        return Served(made(_find(_load_file(Path(target)), name, target)), config)
     if name and not Path(target).exists():
-        return Served(_made(_find(importlib.import_module(target), name, target)), config)
+        return Served(made(_find(importlib.import_module(target), name, target)), config)
     raise UserError(
         400,
         "no_model",
@@ -229,7 +229,8 @@ def _candidates(module: ModuleType) -> list[str]:
     ]
 
 
-def _made(found: Any) -> Any:
+def made(found: Any) -> Any:
+    """A model of a class, an instance or a function. Raises UserError."""
     if isinstance(found, type):
         return found()
     if callable(getattr(found, "predict", None)):

@@ -169,11 +169,11 @@ class AsyncWorker:
         """Run the model's `load`, which may be a coroutine."""
         work = self._served.load()
         if inspect.isawaitable(work):
-            self._loop.run_until_complete(_value(work))
+            self._loop.run_until_complete(value_of(work))
 
     def predict(self, batch: list[Any]) -> object:
         """One warm-up run; of a stream, its first step."""
-        return self._loop.run_until_complete(_first(self._served.predict(batch)))
+        return self._loop.run_until_complete(first_of(self._served.predict(batch)))
 
     def serve(self) -> None:
         """Until the socket closes (EOFError)."""
@@ -211,11 +211,13 @@ class AsyncWorker:
             inbox.current.pop(job.ident, None)
 
 
-async def _value(work: Any) -> Any:
+async def value_of(work: Any) -> Any:
+    """An awaitable as a coroutine."""
     return await work
 
 
-async def _first(work: Any) -> object:
+async def first_of(work: Any) -> object:
+    """What `predict` gives; of streams only their first step."""
     results = work if hasattr(work, "__anext__") else await work
     streams = results if isinstance(results, (list, tuple)) else [results]
     for stream in streams:

@@ -54,13 +54,7 @@ class Worker:
 
     def predict(self, batch: list[Any]) -> object:
         """One warm-up run; of a stream, its first step."""
-        results = self._served.predict(batch)
-        streams = results if isinstance(results, (list, tuple)) else [results]
-        for stream in streams:
-            if hasattr(stream, "__next__"):
-                next(stream, None)
-                stream.close()
-        return results
+        return first_steps(self._served.predict(batch))
 
     def serve(self) -> None:
         """Until the socket closes (EOFError)."""
@@ -93,6 +87,15 @@ class Worker:
             if not stream.step():
                 self._streams.remove(stream)
                 inbox.current.pop(stream.job.ident, None)
+
+
+def first_steps(results: Any) -> object:
+    """What `predict` gave; streams are advanced once and closed."""
+    for stream in results if isinstance(results, (list, tuple)) else [results]:
+        if hasattr(stream, "__next__"):
+            next(stream, None)
+            stream.close()
+    return results
 
 
 def read_ahead(inbox: Inbox, runner: Runner) -> Callable[[bool], Job | None]:
