@@ -1,8 +1,7 @@
 """`make demo`: serve a real embedding model offline, load it, show what batching did.
 
-Starts `headway serve examples/embed_onnx.py`, sends texts of mixed length first as 32 clients and then
-as random arrivals under a promise, and prints what the load generator saw. KEEP=1 in the environment
-leaves the server running.
+Starts `headway serve examples/embed_onnx.py`, sends texts of mixed length first as 32 clients and
+then as random arrivals, and prints what the load generator saw. KEEP=1 leaves the server running.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def main() -> int:
     root = f"http://localhost:{PORT}"
     url = f"{root}/v1/embeddings"
     model = str(HERE / "embed_onnx.py")
-    words = [*HEADWAY, "serve", f"minilm={model}", "--port", PORT, "--objective", OBJECTIVE]
+    words = [*HEADWAY, "serve", f"minilm={model}", "--port", PORT]
     server = subprocess.Popen(words, start_new_session=True)
     try:
         if not ready(root, server):

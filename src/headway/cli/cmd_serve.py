@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +75,7 @@ def run(**given: Any) -> int:
     if given["print_config"]:
         _print_config(loaded, as_json=given["as_json"])
         return 0
+    _check_files(loaded.config.models)
     for text in loaded.warnings:
         click.echo(f"warning: {text}", err=True)
     # Only now the event loop and everything that serves: --help and --print-config stay fast.
@@ -92,7 +94,6 @@ async def _serve(loaded: Loaded) -> int:
     from headway.cli import model_runtimes
     from headway.cli.progress import Phases
 
-    phases = Phases(time.monotonic)
     desk: FrontDesk | None = None
     failed: list[tuple[str, str]] = []
 
@@ -113,6 +114,7 @@ async def _serve(loaded: Loaded) -> int:
                 click.echo(line, err=True)
 
     runtimes = model_runtimes.start(loaded.config, asyncio.get_running_loop(), on_phase)
+    phases = Phases(time.monotonic)
     try:
         # The workers import the model while this process imports the web server.
         from headway.cli import front_desk
@@ -127,6 +129,18 @@ async def _serve(loaded: Loaded) -> int:
     if desk.failure:
         click.echo(f"error: {desk.failure}", err=True)
     return code
+
+
+def _check_files(models: Sequence[ModelConfig]) -> None:
+    """A file that is not there is said before anything starts."""
+    for m in models:
+        file = m.path.partition(":")[0] if ".py:" in m.path else m.path
+        if file.endswith((".py", ".onnx")) and not Path(file).exists():
+            raise ConfigError(
+                f"model {m.name!r}: there is no file {file}",
+                param="path",
+                hint="headway init app.py writes one to start from",
+            )
 
 
 def _flags(given: dict[str, Any]) -> dict[str, Any]:

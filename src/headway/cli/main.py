@@ -51,7 +51,7 @@ def main(args: list[str] | None = None) -> None:
     except click.ClickException as e:
         e.show()
         status = e.exit_code
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
         status = 130
     except UserError as e:
         click.echo(f"error: {e.message}", err=True)
