@@ -186,6 +186,8 @@ class ServiceCurve:
             return cap
         top = max(rate for _, rate in rates)
         best = next(rows for rows, rate in rates if rate >= top * (1.0 - MARGIN))
-        largest = rates[-1][0]
-        # Beyond what ran the curve is assumed flat: if the largest that ran is the best, try larger ones.
-        return cap if best == largest else best
+        if best == rates[-1][0]:
+            # Beyond what ran the curve is assumed flat, so larger batches are tried.
+            return cap
+        # The smallest that ran is already as good as larger ones: perhaps smaller ones are too.
+        return max(best // 2, 1) if best == rates[0][0] else best

@@ -15,7 +15,7 @@ from headway.core.batch import Batch, BatchResult, Close
 from headway.core.batcher.door import Door
 from headway.core.batcher.grouping import Group, form_group
 from headway.core.batcher.lanes import Lane, Lanes
-from headway.core.batcher.records import closed_event, finished_event
+from headway.core.batcher.records import closed_event, finished_event, measure_batch
 from headway.core.batcher.sizing import Sizing
 from headway.core.batcher.slot import ComputeSlot
 from headway.core.batcher.tally import Tally
@@ -30,6 +30,7 @@ from headway.core.ports import ModelInfo
 from headway.core.request import ItemResult, Request, State
 from headway.core.slo import Objective
 
+RUNNING, DONE = State.RUNNING, State.DONE
 DEPTH = 2
 """Batches a worker may hold: the one that runs and the one that follows it."""
 EVENTS_MAX = 4096
@@ -165,20 +166,17 @@ class Batcher:
         service_s = result.run_s + result.decode_s + result.encode_s
         if self._release(batch, now):
             self.lanes.saw_hop(now - batch.closed_s - service_s)
-        longest = total = 0.0
-        errors = 0
         wanted: list[tuple[Request, ItemResult]] = []
         for request, item in zip(batch.requests, result.items, strict=True):
-            size = item.size or request.size
-            total += size * request.rows
-            longest = max(longest, size)
-            errors += item.status != 200
-            if request.state is State.RUNNING:
-                request.state = State.DONE
+            if request.state is RUNNING:
+                request.state = DONE
                 wanted.append((request, item))
+        errors = sum([item.status != 200 for item in result.items])
+        if self.info.measures:
+            measure_batch(batch, result)
         if errors < len(batch.requests):
-            self.curve.observe(batch.rows + batch.padded_rows, longest, total, service_s)
-        batch.longest, batch.total = longest, total
+            rows = batch.rows + batch.padded_rows
+            self.curve.observe(rows, batch.longest, batch.total, service_s)
         self.tally.answered(batch.rows, service_s, now)
         self._note_finished(batch, now, [r for r, _ in wanted], result=result, errors=errors)
         return wanted
@@ -215,17 +213,17 @@ class Batcher:
         for request in self.room.expired(now):
             self._refuse(request, self.door.expire(request, now), now, actions)
         while self.room.requests:
-            found = self._find_lane(now)
+            found = self._find_lane()
             if found is None:
                 break
-            lane, free_in_s, rows_free = found
-            decision = self.policy.decide(self._look(rows_free, free_in_s, now), now)
+            lane, free_s, rows_free = found
+            decision = self.policy.decide(self._look(rows_free, free_s, now), now)
             if not isinstance(decision, Dispatch):
                 actions.wake_s = decision.until_s
                 break
             if self.slot.shared and not self.slot.try_take(self.name, now):
                 break
-            self._dispatch(lane, free_in_s, decision, now, actions)
+            self._dispatch(lane, free_s, decision, now, actions)
         if self.slot.shared and not self.room.requests:
             self.slot.withdraw(self.name)
         actions.wake_s = min(
@@ -249,19 +247,19 @@ class Batcher:
 
     # Inside
 
-    def _find_lane(self, now: float) -> tuple[Lane, float, int] | None:
-        """A worker with room, in how many seconds it is free, and the rows it can take."""
+    def _find_lane(self) -> tuple[Lane, float, int] | None:
+        """A worker with room, when it is free, and the rows it can take."""
         if self.info.streams:
             found = self.lanes.pick_rows(self.sizing.rows_max)
-            return None if found is None else (found[0], 0.0, found[1])
-        lane = self.lanes.pick(1 if self.slot.shared else DEPTH, now)
+            return None if found is None else (found[0], -inf, found[1])
+        lane = self.lanes.pick(1 if self.slot.shared else DEPTH)
         return None if lane is None else (*lane, self.sizing.rows_max)
 
-    def _look(self, rows_free: int, free_in_s: float, now: float) -> View:
+    def _look(self, rows_free: int, free_s: float, now: float) -> View:
         """The view a policy decides on; one object, refreshed."""
         view, tally = self._view, self.tally
         head, oldest = self.room.head(), self.room.oldest()
-        assert head is not None and oldest is not None
+        assert head is not None
         cap, reason = self.sizing.cap(
             head.size,
             self.room.mean_size,
@@ -269,11 +267,11 @@ class Batcher:
             contended=self.slot.shared and self.slot.contended(self.name, now),
         )
         view.waiting_rows = self.room.rows
-        view.oldest_s = oldest.arrival_s
+        view.oldest_s = (oldest or head).arrival_s
         # A cap below the head's own rows would lock it out: it goes alone.
         view.cap_rows = max(min(cap, rows_free), head.rows)
         view.cap_reason = reason
-        view.free_in_s = free_in_s
+        view.free_s = free_s
         view.lead_s = 2.0 * self.lanes.hop_s
         view.finished_s = tally.finished_s
         view.run_s = tally.run_s
@@ -284,7 +282,7 @@ class Batcher:
         return view
 
     def _dispatch(
-        self, lane: Lane, free_in_s: float, decision: Dispatch, now: float, actions: Actions
+        self, lane: Lane, free_s: float, decision: Dispatch, now: float, actions: Actions
     ) -> None:
         """Form a batch and hand it over, unless nobody who waits can be on time."""
         rows, reason = decision.rows, decision.reason
@@ -297,7 +295,7 @@ class Batcher:
             self.sizing.limits,
             cap=rows,
             reason=reason,
-            late_before_s=self.door.late_before_s(rows, free_in_s, now),
+            late_before_s=self.door.late_before_s(rows, free_s, now),
         )
         for request in group.late:
             self._refuse(request, self.door.too_late(request, now), now, actions)

@@ -46,33 +46,33 @@ class Door:
         self.budget = LateBudget(objective.late_share_max if objective is not None else 0.0)
         self.last_level = config.priority_levels + 1
         """Where those wait who may be served late."""
+        sizes = (config.item_size_max, config.batch_budget_size)
+        self._item_size_max = min((s for s in sizes if s is not None), default=inf)
 
     def admit(self, request: Request, now: float, *, alone: bool) -> UserError | None:
         """Let a request wait, or say why not. One that meets nobody here is always let in."""
-        error = check_item(request, self.config, self.sizing.rows_max)
-        if error is not None:
-            return error
+        rows = request.rows
+        if rows > self.sizing.rows_max or request.size * rows > self._item_size_max:
+            return check_item(request, self.config, self.sizing.rows_max)
         level = request.priority
         if not 1 <= level < self.last_level:
-            level = self.config.priority_levels
-        due_s = self.due_s(request)
+            level = self.last_level - 1
+        due_s = self.due_s(request) if self.by_deadline else request.arrival_s
         if not alone:
             error = self._check_room(request, now)
-            if error is None and self.by_deadline:
+            if error is not None:
+                return error
+            if self.by_deadline:
                 finish_s = self.finish_s(request, now)
                 if finish_s > due_s:
                     if finish_s > request.deadline_s or not self.budget.spend():
                         return predicted_late(finish_s, due_s)
                     level, due_s, request.demoted = self.last_level, inf, True
-            if error is not None:
-                return error
         self.room.add(request, level, due_s)
         return None
 
     def due_s(self, request: Request) -> float:
-        """What orders a request inside its level: when it must be answered, or else its arrival."""
-        if not self.by_deadline:
-            return request.arrival_s
+        """When a request must be answered to be on time."""
         due_s = request.deadline_s
         if self.objective is not None:
             # A promise shorter than the request itself takes is no reason to refuse it (B16).
@@ -99,14 +99,14 @@ class Door:
         mean = room.mean_size or request.size
         return now + wait_s + self.sizing.batch_s(rows, request.size, mean)
 
-    def late_before_s(self, rows: int, free_in_s: float, now: float) -> float:
+    def late_before_s(self, rows: int, free_s: float, now: float) -> float:
         """Requests due before this miss their time even in a batch of `rows` that leaves now."""
         head = self.room.head()
         if not self.by_deadline or head is None:
             return -inf
         rows = max(min(rows, self.room.rows), 1)
         run_s = self.sizing.batch_s(rows, head.size, self.room.mean_size)
-        return now + (free_in_s if free_in_s < inf else 0.0) + run_s
+        return max(now, free_s if free_s < inf else now) + run_s
 
     def too_late(self, request: Request, now: float) -> UserError | None:
         """Bound to miss its time: back in to be served last if the promise allows, else refused."""
@@ -137,10 +137,8 @@ class Door:
 
     def _free_s(self, now: float) -> float:
         """Predicted time until a worker is free; 0 where nobody can tell."""
-        free_s = min(
-            (lane.free_in_s(now) for lane in self.lanes.all.values() if lane.up), default=0
-        )
-        return free_s if free_s < inf else 0.0
+        free_s = min((lane.free_s for lane in self.lanes.all.values() if lane.up), default=now)
+        return max(free_s - now, 0.0) if free_s < inf else 0.0
 
     def _queue_s(self, rows: int) -> float:
         """Predicted time until that many waiting rows have run. Run time is a line in size, so the

@@ -32,16 +32,18 @@ class Lane:
         """Rows in flight; members of a stream leave one by one."""
         return sum(batch.remaining_rows for batch in self.batches)
 
-    def free_in_s(self, now: float) -> float:
-        """Predicted time until everything it has is done; `inf` while a prediction is missing."""
+    @property
+    def free_s(self) -> float:
+        """Predicted time when everything it has is done: `-inf` when it has nothing, `inf` while a
+        prediction is missing."""
         if not self.batches:
-            return 0.0
+            return -inf
         left_s = 0.0
         for batch in self.batches:
             if batch.predicted_s <= 0.0:
                 return inf
             left_s += batch.predicted_s
-        return max(self.began_s + left_s - now, 0.0)
+        return self.began_s + left_s
 
 
 class Lanes:
@@ -64,12 +66,12 @@ class Lanes:
         """Does any worker have a batch?"""
         return any(lane.batches for lane in self.all.values())
 
-    def pick(self, depth: int, now: float) -> tuple[Lane, float] | None:
-        """The worker that will be free first among those with room, and in how many seconds."""
+    def pick(self, depth: int) -> tuple[Lane, float] | None:
+        """The worker that will be free first among those with room, and when."""
         best: tuple[Lane, float] | None = None
         for lane in self.all.values():
             if lane.up and len(lane.batches) < depth:
-                free_s = lane.free_in_s(now)
+                free_s = lane.free_s
                 if best is None or free_s < best[1]:
                     best = (lane, free_s)
         return best

@@ -67,7 +67,7 @@ def check_item(request: Request, config: ModelConfig, rows_max: int) -> UserErro
             return UserError(
                 413,
                 "item_too_large",
-                f"the item's size is {request.size * request.rows:g}; the limit is {limit:g} ({key})",
+                f"the item's size is {request.size * request.rows:g}; {key} is {limit:g}",
                 hint=f"send a smaller item, or raise {key}",
             )
     return None

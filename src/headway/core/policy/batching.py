@@ -20,6 +20,9 @@ HOLD_SHARE = 0.1
 """The hold after a reply lasts at most this share of the last batch's run time."""
 HOLD_RUN_S_MIN = 100e-6
 """Batches shorter than this are never held for: a hold would cost more than it saves."""
+EARLY_SHARE = 0.1
+"""A full batch may leave for a busy worker this share of a run time early: predictions are not
+exact, and a batch handed over sooner would only lock out whoever is more urgent."""
 RETURN_SHARE_MIN = 0.5
 """Hold only while at least this share of answered rows has lately come back within the hold."""
 
@@ -35,8 +38,8 @@ class View:
     """Most rows a batch may have now."""
     cap_reason: Close = Close.FULL
     """What set `cap_rows`: the hard maximum, b*, the budget or the compute slot."""
-    free_in_s: float = 0.0
-    """Predicted time until a worker is free; 0 when one is idle, `inf` when nobody can tell."""
+    free_s: float = -inf
+    """Predicted time a worker is free; `-inf` when one is idle, `inf` when nobody can tell."""
     lead_s: float = 0.0
     """How long before a worker is free a batch must leave to be there in time."""
     finished_s: float = -inf
@@ -82,6 +85,13 @@ class BatchingPolicy(Protocol):
         """Called when something waits and a worker has room."""
 
 
+def full_batch(view: View, now: float) -> Decision:
+    """A full batch goes to an idle worker at once, to a busy one just before it is free."""
+    early_s = view.lead_s + EARLY_SHARE * view.run_s
+    until_s = view.free_s - early_s
+    return Dispatch(view.cap_rows, view.cap_reason) if now >= until_s else Wait(until_s)
+
+
 class Static:
     """Fixed size: a batch goes when it is full, or when its oldest member has waited for the
     window."""
@@ -94,7 +104,9 @@ class Static:
 
     def decide(self, view: View, now: float) -> Decision:
         if view.waiting_rows >= view.cap_rows:
-            return Dispatch(view.cap_rows, view.cap_reason)
+            return full_batch(view, now)
+        if now < view.free_s - view.lead_s:
+            return Wait(view.free_s - view.lead_s)
         if view.draining:
             return Dispatch(view.cap_rows, Close.DRAIN)
         until_s = view.oldest_s + self.window_s
@@ -104,10 +116,9 @@ class Static:
 class Greedy:
     """Whatever waits goes when a worker is idle, up to the best size.
 
-    A busy worker is given its next batch early only when that batch is full, or so late that it
-    would be idle by the time the batch arrives. After a reply a partial batch is held for a moment
-    while clients that were just answered come back, since closed-loop clients would otherwise split
-    into two small alternating batches.
+    A busy worker is given its next batch just before it is free. After a reply a partial batch is
+    held for a moment while clients that were just answered come back, since closed-loop clients
+    would otherwise split into two small alternating batches.
     """
 
     name = "greedy"
@@ -118,20 +129,21 @@ class Greedy:
 
     def decide(self, view: View, now: float) -> Decision:
         if view.waiting_rows >= view.cap_rows:
-            return Dispatch(view.cap_rows, view.cap_reason)
+            return full_batch(view, now)
+        loops = self.holds and view.return_share >= RETURN_SHARE_MIN and not view.draining
+        if now < view.free_s - view.lead_s:
+            # Clients that come back after a reply would miss a batch that left early.
+            return FOREVER if loops else Wait(view.free_s - view.lead_s)
         if view.draining:
             return Dispatch(view.cap_rows, Close.DRAIN)
-        if view.free_in_s > view.lead_s:
-            # Clients that come back after a reply would miss a batch that left early.
-            if self.holds and view.return_share >= RETURN_SHARE_MIN:
-                return FOREVER
-            return Wait(now + view.free_in_s - view.lead_s)
-        if not self.holds or view.return_share < RETURN_SHARE_MIN or view.run_s < HOLD_RUN_S_MIN:
+        if not loops or view.run_s < HOLD_RUN_S_MIN:
             return Dispatch(view.cap_rows, Close.IDLE)
         until_s = view.finished_s + HOLD_SHARE * view.run_s
-        if now < until_s and view.returned_rows < view.answered_rows * view.return_share:
+        if now >= until_s:
+            return Dispatch(view.cap_rows, Close.HOLD)
+        if view.returned_rows < view.answered_rows * view.return_share:
             return Wait(until_s)
-        return Dispatch(view.cap_rows, Close.HOLD if now >= until_s else Close.IDLE)
+        return Dispatch(view.cap_rows, Close.IDLE)
 
 
 class Deadline(Greedy):
