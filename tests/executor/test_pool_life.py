@@ -159,11 +159,13 @@ async def test_h13_workers_die_with_their_parent() -> None:
 
 async def test_h13_what_a_worker_started_goes_with_it() -> None:
     async with pool_of("Forks") as (pool, sink):
-        [(_, child)] = await answers(pool, sink, 1)
-        assert alive(child)
+        [(_, (first, second))] = await answers(pool, sink, 1)
+        assert alive(first) and alive(second)
+        os.kill(first, signal.SIGTERM)
+        await until(lambda: not alive(first))
         os.kill(pool.pids()[0], signal.SIGKILL)
         await sink.until(lambda: sink.count("lost") == 1)
-        await until(lambda: not alive(child))
+        await until(lambda: not alive(second))
 
 
 async def test_h14_nothing_is_left_behind() -> None:
@@ -184,9 +186,10 @@ async def test_h14_nothing_is_left_behind() -> None:
     assert len(names("/proc/self/fd")) <= files
 
 
-async def test_ctrl_c_is_for_the_parent() -> None:
+async def test_signals_that_ask_to_end_are_for_the_parent() -> None:
     async with pool_of("mock") as (pool, sink):
-        os.kill(pool.pids()[0], signal.SIGINT)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            os.kill(pool.pids()[0], number)
         assert await answers(pool, sink, 1) == [(200, 1)]
         assert os.getpgid(pool.pids()[0]) != os.getpgid(0)
 

@@ -54,7 +54,7 @@ class AsyncRunner:
             if hasattr(results, "__anext__"):
                 return [asyncio.create_task(self._steps(job, results))]
             results = check_results(await results, len(rows))
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
             self.runner.fail(job, error, perf_counter() - begin)
             return []
         if any(hasattr(result, "__anext__") for result in results):

@@ -119,14 +119,23 @@ def read_ahead(inbox: Inbox, runner: Runner) -> Callable[[bool], Job | None]:
                     inbox.current[job.ident] = job
                     inbox.jobs.popleft()
                     ready.put(job)
-        except (EOFError, OSError):
-            os._exit(0)
+        except BaseException as error:
+            end_with(error)
 
     def take(block: bool) -> Job | None:
         return None if not block and ready.empty() else ready.get()
 
     threading.Thread(target=read, name="headway-read", daemon=True).start()
     return take
+
+
+def end_with(error: BaseException) -> None:
+    """End the process from a thread of its own: quietly where the parent hung up."""
+    if isinstance(error, (EOFError, OSError)):
+        os._exit(0)
+    sys.excepthook(type(error), error, error.__traceback__)
+    sys.stderr.flush()
+    os._exit(1)
 
 
 def encode_behind(runner: Runner) -> None:
@@ -137,8 +146,8 @@ def encode_behind(runner: Runner) -> None:
         try:
             while True:
                 waiting.get()()
-        except OSError:
-            os._exit(0)
+        except BaseException as error:
+            end_with(error)
 
     runner.finish = waiting.put
     threading.Thread(target=send, name="headway-encode", daemon=True).start()
@@ -183,6 +192,23 @@ class Serving(Protocol):
         """Until the socket closes."""
 
 
+def leave_signals_to_parent() -> None:
+    """Live through SIGINT and SIGTERM: the parent drains first, then hangs up.
+
+    A terminal or a service's supervisor may send them to every process. What the model itself has
+    forked obeys them as usual.
+    """
+    worker = os.getpid()
+
+    def ignore(number: int, frame: object) -> None:
+        if os.getpid() != worker:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, ignore)
+
+
 def start(config: ModelConfig, reader: FrameReader, out: SocketOut) -> Serving:
     """Import, load and warm the model, saying so; what then serves it."""
     out.say(channel.PHASE, ("import", 0.0, config.path))
@@ -214,8 +240,7 @@ def main(argv: list[str]) -> int:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         return 0
-    # Ctrl-C in the terminal is for the parent, which drains first.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    leave_signals_to_parent()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)
