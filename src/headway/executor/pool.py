@@ -26,12 +26,12 @@ GOOD_S = 10.0
 """A worker that was ready this long starts its successor's pauses from the beginning."""
 HANG_UP_S = 0.2
 """How long a worker may take to end when its connection is closed; then it is killed."""
-SAMPLE_S = 0.5
+SAMPLE_S = 0.25
 """How often heartbeats are looked at."""
 
 _info = msgspec.msgpack.Decoder(ModelInfo)
 _item = msgspec.msgpack.Decoder(ItemResult)
-_extra = msgspec.msgpack.Decoder(list[tuple[int, str, str, str]])
+_extra = msgspec.msgpack.Decoder(list[tuple[int, str, str, str, float]])
 _phase = msgspec.msgpack.Decoder(tuple[str, float, str])
 _failed = msgspec.msgpack.Decoder(tuple[str, str])
 _measured = msgspec.msgpack.Decoder(tuple[list[int], list[float]])
@@ -159,7 +159,7 @@ class Pool:
     def silent_s(self, worker: int) -> float:
         """Seconds since a worker's process last showed that it runs (busy or not).
 
-        Up to 1 s is normal: workers show it every 0.5 s and are looked at every 0.5 s.
+        Up to 0.5 s is normal: workers show it every 0.25 s and are looked at as often.
         """
         seat = self._seats[worker]
         if seat.process is None:
@@ -295,11 +295,10 @@ def batch_result(frame: Frame) -> BatchResult:
     read = channel.unpack(frame, TIMES.size)
     if read.extra is None:
         return BatchResult([ItemResult(200, b) for b in read.bodies], run_s, decode_s, encode_s)
-    sizes = read.sizes if read.sizes is not None else [0.0] * len(read.bodies)
     items = [
         ItemResult(status, body, kind, code, hint, None, size)
-        for body, (status, kind, code, hint), size in zip(
-            read.bodies, _extra.decode(read.extra), sizes, strict=True
+        for body, (status, kind, code, hint, size) in zip(
+            read.bodies, _extra.decode(read.extra), strict=True
         )
     ]
     return BatchResult(items, run_s, decode_s, encode_s)

@@ -33,7 +33,7 @@ from headway.executor.runner import Runner, Stream
 from headway.executor.warm import warm_up
 from headway.executor.worker_io import Inbox, SocketOut
 
-BEAT_S = 0.5
+BEAT_S = 0.25
 """How often a worker shows that its process runs."""
 
 SWITCH_S = 0.0005
