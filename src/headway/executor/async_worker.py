@@ -114,18 +114,20 @@ class AsyncRunner:
         try:
             async for entries in steps:
                 check_step(entries, len(places))
+                for index in sorted(live & job.gone):
+                    live.discard(index)
+                    self.out.item_done(job, index, cancelled())
                 for row, index in enumerate(places):
-                    wanted = index in live and index not in job.gone
-                    if wanted and not self._piece(job, index, entries[row]):
+                    if index in live and not self._piece(job, index, entries[row]):
                         live.discard(index)
-                if live <= job.gone:
+                if not live:
                     break
                 await asyncio.sleep(0)
         except Exception as error:
             end = failure(error, "predict")
         await _close(steps)
         for index in sorted(live):
-            self.out.item_done(job, index, cancelled() if index in job.gone else end)
+            self.out.item_done(job, index, end)
 
     def _piece(self, job: Job, index: int, piece: Any) -> bool:
         """Send one piece; False when it was the stream's last."""

@@ -28,7 +28,7 @@ from headway.core.errors import UserError
 from headway.executor import channel
 from headway.executor.adapt import Served, load_model
 from headway.executor.channel import FrameReader
-from headway.executor.items import ItemCodec, Job
+from headway.executor.items import ItemCodec, Job, cancelled
 from headway.executor.runner import Runner, Stream
 from headway.executor.warm import warm_up
 from headway.executor.worker_io import Inbox, SocketOut
@@ -163,6 +163,8 @@ def drop_gone(job: Job) -> None:
     job.rows = [row for _, row in kept]
     job.counts = [1] * len(kept)
     job.simple = False
+    for index in set(live) & job.gone:
+        job.failed[index] = cancelled()
 
 
 def beat(fd: int, parent: int) -> None:
