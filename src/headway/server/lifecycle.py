@@ -138,7 +138,8 @@ class Replica:
 
     async def _leave(self, report: Callable[[str], None]) -> None:
         settings = self.service.config.server
-        if not self._skip_linger and settings.linger_s > 0:
+        never = not self.service.started()  # nobody sent us traffic yet
+        if not (self._skip_linger or never) and settings.linger_s > 0:
             report(f"not ready any more; still serving for {settings.linger_s:g} s")
             if await self._forced(settings.linger_s):
                 return
