@@ -60,7 +60,7 @@ class AsyncRunner:
         if any(hasattr(result, "__anext__") for result in results):
             return self._streams(job, results)
         plain = self.codec.is_plain(results)
-        self.runner.finish(job, results, plain, perf_counter() - begin)
+        self.runner.encode_and_send(job, results, plain, perf_counter() - begin)
         return []
 
     def cancel(self, job: Job, index: int) -> None:

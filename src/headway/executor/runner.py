@@ -6,6 +6,7 @@ Knows `predict` and its possible results; must not know where batches come from 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -35,13 +36,13 @@ class Out(Protocol):
 
 
 class Runner:
-    """Decode, predict, encode. `finish` may be replaced to encode somewhere else."""
+    """Decode, predict, encode. `finish` may be replaced to encode and send somewhere else."""
 
     def __init__(self, served: Served, codec: ItemCodec, out: Out) -> None:
         self.served = served
         self.codec = codec
         self.out = out
-        self.finish: Callable[[Job, Any, bool, float], None] = self.encode_and_send
+        self.finish: Callable[[Callable[[], None]], None] = _now
 
     def decode(self, job: Job) -> None:
         """Decode a batch (once)."""
@@ -77,7 +78,7 @@ class Runner:
             return None
         if not plain and any(hasattr(result, "__next__") for result in results):
             return ItemStreams(self, job, results)
-        self.finish(job, results, plain, run_s)
+        self.finish(partial(self.encode_and_send, job, results, plain, run_s))
         return None
 
     def encode_and_send(self, job: Job, results: Any, plain: bool, run_s: float) -> None:
@@ -90,7 +91,12 @@ class Runner:
         """Every item of a batch that has not failed by itself fails with `error`."""
         items = self.codec.fail_all(job, failure(error, "predict"))
         bodies = [item.body for item in items]
-        self.out.done(job, bodies, items, (run_s, job.decode_s, 0.0))
+        times = (run_s, job.decode_s, 0.0)
+        self.finish(partial(self.out.done, job, bodies, items, times))
+
+
+def _now(work: Callable[[], None]) -> None:
+    work()
 
 
 class Stream:

@@ -125,19 +125,16 @@ def read_ahead(inbox: Inbox, runner: Runner) -> Callable[[bool], Job | None]:
 
 def encode_behind(runner: Runner) -> None:
     """Encode and send in a thread while the next batch runs."""
-    waiting: SimpleQueue[tuple[Job, Any, bool, float]] = SimpleQueue()
+    waiting: SimpleQueue[Callable[[], None]] = SimpleQueue()
 
     def send() -> None:
         try:
             while True:
-                runner.encode_and_send(*waiting.get())
+                waiting.get()()
         except OSError:
             os._exit(0)
 
-    def later(job: Job, results: Any, plain: bool, run_s: float) -> None:
-        waiting.put((job, results, plain, run_s))
-
-    runner.finish = later
+    runner.finish = waiting.put
     threading.Thread(target=send, name="headway-encode", daemon=True).start()
 
 
