@@ -74,7 +74,7 @@ class Turn(Exchange):
         self.work = None
         self.service.in_flight -= 1
         self.route.answered += 1
-        lane.line.clear()
+        lane.line.popleft()
         lane.since_s = state.now_s
 
     def add_body(self, body: bytes) -> None:
