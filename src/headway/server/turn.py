@@ -37,6 +37,7 @@ class Turn(Exchange):
         self.streaming = False
         self.trace = ""
         self.work = None
+        self.runtime = None
         self.lane = lane
         self.keep = keep
         self.old = old
