@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import unquote
 
@@ -83,12 +84,7 @@ class FastLane(HttpToolsProtocol):
         self.state.service.connections = len(self.connections)
         line, self.line = self.line, deque()
         self.stage = CLOSING
-        for entry in line:
-            if isinstance(entry, Turn):
-                entry.leave()
-            else:
-                entry.disconnected = True
-                entry.message_event.set()
+        _abandon(line)
         self.turn = None
         self.flow.resume_writing()
         if exc is None:
@@ -163,8 +159,14 @@ class FastLane(HttpToolsProtocol):
             keep = parser.should_keep_alive()
             old = (not keep or b"connection" in seen) and parser.get_http_version() == "1.0"
             self.turn = turn = Turn(self, route, seen, keep=keep, old=old)
-            self.line.append(turn)
-            self._look_ahead(turn, seen)
+            line = self.line
+            line.append(turn)
+            if (
+                len(seen.get(b"content-length", b"")) >= state.length_digits
+                or b"expect" in seen
+                or len(line) > PIPELINE_MAX
+            ):
+                self._look_ahead(turn, seen)
 
     def _head_too_large(self) -> bool:
         size = len(self.url) + sum(len(n) + len(v) + 4 for n, v in self.seen.items())
@@ -181,7 +183,12 @@ class FastLane(HttpToolsProtocol):
         if self.body_bytes > self.state.config.body_bytes_max:
             self.refuse(too_large(self.body_bytes, self.state.config.body_bytes_max))
             return
-        turn.add_body(body)
+        if not turn.body:
+            turn.body = body
+        elif turn.parts is None:
+            turn.parts = [turn.body, body]
+        else:
+            turn.parts.append(body)
 
     def on_message_complete(self) -> None:
         if self.stage == CLOSING or self.replay:
@@ -314,12 +321,7 @@ class FastLane(HttpToolsProtocol):
         self.stage = CLOSING
         self.since_s = self.state.now_s
         self.turn = None
-        for entry in rest:
-            if isinstance(entry, Turn):
-                entry.leave()
-            else:
-                entry.disconnected = True
-                entry.message_event.set()
+        _abandon(rest)
         if sending and self.transport.can_write_eof():
             self.transport.write_eof()
             self.flow.resume_reading()
@@ -376,9 +378,7 @@ class FastLane(HttpToolsProtocol):
         """Cut the connection at once and cancel all it has."""
         self.stage = CLOSING
         self.transport.abort()
-        for entry in self.line:
-            if isinstance(entry, Turn):
-                entry.leave()
+        _abandon(self.line)
 
     def shutdown(self) -> None:
         """Close if nothing is being served, else after the last answer."""
@@ -390,3 +390,13 @@ class FastLane(HttpToolsProtocol):
                 entry.keep = False
             else:
                 entry.keep_alive = False
+
+
+def _abandon(line: Iterable[Turn | RequestResponseCycle]) -> None:
+    """Nobody will hear these answers."""
+    for entry in line:
+        if isinstance(entry, Turn):
+            entry.leave()
+        else:
+            entry.disconnected = True
+            entry.message_event.set()

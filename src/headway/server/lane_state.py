@@ -31,6 +31,8 @@ class LaneState:
         self.hot = service.hot
         self.config: ServerConfig = service.config.server
         self.head_bytes_max = self.config.header_bytes_max
+        self.length_digits = len(str(self.config.body_bytes_max))
+        """A content-length with fewer digits is within the limit."""
         self.closing = False
         """Answers say `connection: close` from now on."""
         self.now_s = time.monotonic()

@@ -78,15 +78,6 @@ class Turn(Exchange):
         lane.line.popleft()
         lane.since_s = state.now_s
 
-    def add_body(self, body: bytes) -> None:
-        """One more piece of the request's body."""
-        if not self.body:
-            self.body = body
-        elif self.parts is None:
-            self.parts = [self.body, body]
-        else:
-            self.parts.append(body)
-
     def send_ok(self, content_type: str, body: bytes) -> None:
         self.send(Answer(200, body, content_type))
 
