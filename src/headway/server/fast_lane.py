@@ -211,10 +211,9 @@ class FastLane(HttpToolsProtocol):
 
     def _look_ahead(self, turn: Turn, seen: dict[bytes, bytes]) -> None:
         """What the head says of the body to come."""
-        length = seen.get(b"content-length")
-        limit = self.state.config.body_bytes_max
-        if length is not None and int(length) > limit:
-            self.refuse(too_large(int(length), limit))
+        size, limit = int(seen.get(b"content-length", b"0")), self.state.config.body_bytes_max
+        if size > limit:
+            self.refuse(too_large(size, limit))
             return
         if b"expect" in seen and not turn.old:
             turn.continue_wanted = seen[b"expect"].lower() == b"100-continue"
@@ -228,9 +227,8 @@ class FastLane(HttpToolsProtocol):
         error = self.state.service.refusal()
         if error is None:
             return False
-        parser = self.parser
-        old = parser.get_http_version() == "1.0"
-        keep = parser.should_keep_alive() and b"expect" not in self.seen
+        keep = self.parser.should_keep_alive() and b"expect" not in self.seen
+        old = self.parser.get_http_version() == "1.0"
         turn = Turn(self, route, self.seen, keep=keep, old=old)
         self.line.append(turn)
         turn.fail(error)
