@@ -210,7 +210,9 @@ def test_q6_exactly_as_many_refusals_as_the_limit_says() -> None:
     ],
 )
 def test_q2_the_queue_is_bounded_by_rows_bytes_and_size(limit: dict, fields: dict) -> None:
-    stage = Stage("1000", **{"max_batch_size": 1, **limit} if "max_batch_size" not in limit else limit)
+    stage = Stage(
+        "1000", **{"max_batch_size": 1, **limit} if "max_batch_size" not in limit else limit
+    )
     stage.ask(size=1.0)
     stage.world.run(0.0)
     results = [stage.ask(**fields)[1].result for _ in range(3)]

@@ -15,7 +15,7 @@ from headway.core.batch import Batch, BatchResult, Close
 from headway.core.batcher.door import Door
 from headway.core.batcher.grouping import Group, form_group
 from headway.core.batcher.lanes import Lane, Lanes
-from headway.core.batcher.records import closed_event, finished_event
+from headway.core.batcher.records import closed_event, finished_event, measure_batch
 from headway.core.batcher.sizing import Sizing
 from headway.core.batcher.slot import ComputeSlot
 from headway.core.batcher.tally import Tally
@@ -30,6 +30,7 @@ from headway.core.ports import ModelInfo
 from headway.core.request import ItemResult, Request, State
 from headway.core.slo import Objective
 
+RUNNING, DONE = State.RUNNING, State.DONE
 DEPTH = 2
 """Batches a worker may hold: the one that runs and the one that follows it."""
 EVENTS_MAX = 4096
@@ -165,20 +166,17 @@ class Batcher:
         service_s = result.run_s + result.decode_s + result.encode_s
         if self._release(batch, now):
             self.lanes.saw_hop(now - batch.closed_s - service_s)
-        longest = total = 0.0
-        errors = 0
         wanted: list[tuple[Request, ItemResult]] = []
         for request, item in zip(batch.requests, result.items, strict=True):
-            size = item.size or request.size
-            total += size * request.rows
-            longest = max(longest, size)
-            errors += item.status != 200
-            if request.state is State.RUNNING:
-                request.state = State.DONE
+            if request.state is RUNNING:
+                request.state = DONE
                 wanted.append((request, item))
+        errors = sum([item.status != 200 for item in result.items])
+        if self.info.measures:
+            measure_batch(batch, result)
         if errors < len(batch.requests):
-            self.curve.observe(batch.rows + batch.padded_rows, longest, total, service_s)
-        batch.longest, batch.total = longest, total
+            rows = batch.rows + batch.padded_rows
+            self.curve.observe(rows, batch.longest, batch.total, service_s)
         self.tally.answered(batch.rows, service_s, now)
         self._note_finished(batch, now, [r for r, _ in wanted], result=result, errors=errors)
         return wanted

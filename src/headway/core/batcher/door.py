@@ -46,33 +46,33 @@ class Door:
         self.budget = LateBudget(objective.late_share_max if objective is not None else 0.0)
         self.last_level = config.priority_levels + 1
         """Where those wait who may be served late."""
+        sizes = (config.item_size_max, config.batch_budget_size)
+        self._item_size_max = min((s for s in sizes if s is not None), default=inf)
 
     def admit(self, request: Request, now: float, *, alone: bool) -> UserError | None:
         """Let a request wait, or say why not. One that meets nobody here is always let in."""
-        error = check_item(request, self.config, self.sizing.rows_max)
-        if error is not None:
-            return error
+        rows = request.rows
+        if rows > self.sizing.rows_max or request.size * rows > self._item_size_max:
+            return check_item(request, self.config, self.sizing.rows_max)
         level = request.priority
         if not 1 <= level < self.last_level:
-            level = self.config.priority_levels
-        due_s = self.due_s(request)
+            level = self.last_level - 1
+        due_s = self.due_s(request) if self.by_deadline else request.arrival_s
         if not alone:
             error = self._check_room(request, now)
-            if error is None and self.by_deadline:
+            if error is not None:
+                return error
+            if self.by_deadline:
                 finish_s = self.finish_s(request, now)
                 if finish_s > due_s:
                     if finish_s > request.deadline_s or not self.budget.spend():
                         return predicted_late(finish_s, due_s)
                     level, due_s, request.demoted = self.last_level, inf, True
-            if error is not None:
-                return error
         self.room.add(request, level, due_s)
         return None
 
     def due_s(self, request: Request) -> float:
-        """What orders a request inside its level: when it must be answered, or else its arrival."""
-        if not self.by_deadline:
-            return request.arrival_s
+        """When a request must be answered to be on time."""
         due_s = request.deadline_s
         if self.objective is not None:
             # A promise shorter than the request itself takes is no reason to refuse it (B16).

@@ -10,12 +10,15 @@ are all cases of it. Until the curve knows, the share of padding decides.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from heapq import heappop
 from math import inf
 
 from headway.core.batch import Close, Form, padding_waste
 from headway.core.batcher.waiting import WaitingRoom
 from headway.core.estimate import ServiceCurve
 from headway.core.request import Request, State
+
+RUNNING, WAITING = State.RUNNING, State.WAITING
 
 
 @dataclass(slots=True)
@@ -44,13 +47,6 @@ class Group:
     total: float = 0.0
     reason: Close = Close.IDLE
 
-    def admit(self, request: Request) -> None:
-        """Count one more member."""
-        self.requests.append(request)
-        self.rows += request.rows
-        self.longest = max(self.longest, request.size)
-        self.total += request.size * request.rows
-
 
 def form_group(
     room: WaitingRoom,
@@ -69,78 +65,83 @@ def form_group(
     group = Group(reason=reason)
     head = room.head()
     while head is not None and head.due_s < late_before_s:
-        _set_aside(room, head, group)
+        # Out of the room so that the search goes on; the caller decides on it.
+        room.remove(head, State.NEW)
+        group.late.append(head)
         head = room.head()
     if head is None:
         return group
-    _take(room, head, group)
-    key = room.key(head.size)
-    if not _fill(room, key, group, curve, limits, cap, late_before_s):
-        return group
-    if room.classed:
-        for other in room.near(key):
-            if not _fill(room, other, group, curve, limits, cap, late_before_s):
-                return group
+    rule = _Rule(curve, limits, cap, late_before_s, room.key(head.size))
+    if _fill(room, rule.head_key, group, rule) and room.classed:
+        for key in room.near(rule.head_key):
+            if not _fill(room, key, group, rule):
+                break
+    room.left(group.requests, group.rows, group.total)
     return group
 
 
-def _take(room: WaitingRoom, request: Request, group: Group) -> None:
-    room.remove(request, State.RUNNING)
-    group.admit(request)
+@dataclass(slots=True)
+class _Rule:
+    """What one batch is formed by."""
+
+    curve: ServiceCurve
+    limits: Limits
+    cap: int
+    late_before_s: float
+    head_key: int
 
 
-def _set_aside(room: WaitingRoom, request: Request, group: Group) -> None:
-    # Out of the heap so that the search goes on; the caller decides on it before anyone else looks.
-    room.remove(request, State.NEW)
-    group.late.append(request)
-
-
-def _fill(
-    room: WaitingRoom,
-    key: int,
-    group: Group,
-    curve: ServiceCurve,
-    limits: Limits,
-    cap: int,
-    late_before_s: float,
-) -> bool:
+def _fill(room: WaitingRoom, key: int, group: Group, rule: _Rule) -> bool:
     """Take members from one class; False when the batch is closed."""
-    head_class = room.key(group.requests[0].size)
-    while True:
-        request = room.head_of(key)
-        if request is None:
-            return True
-        if request.due_s < late_before_s:
-            _set_aside(room, request, group)
+    heap = room.heap(key)
+    limits, cap, late_before_s = rule.limits, rule.cap, rule.late_before_s
+    other = key != rule.head_key
+    padded = limits.form == "padded"
+    members, rows, longest, total = group.requests, group.rows, group.longest, group.total
+    is_open = True
+    while heap:
+        level, due_s, _, request = heap[0]
+        if request.state is not WAITING or request.place != key or request.level != level:
+            heappop(heap)
             continue
-        rows = group.rows + request.rows
-        if rows > cap:
-            return False
-        longest = max(group.longest, request.size)
-        total = group.total + request.size * request.rows
-        size = rows * longest if limits.form == "padded" else total
-        if size > limits.budget:
+        if due_s < late_before_s:
+            room.remove(request, State.NEW)
+            group.late.append(request)
+            continue
+        if rows + request.rows > cap and members:
+            is_open = False
+            break
+        size = request.size
+        all_rows = rows + request.rows
+        all_longest = size if size > longest else longest
+        all_total = total + size * request.rows
+        if (all_rows * all_longest if padded else all_total) > limits.budget and members:
             group.reason = Close.BUDGET
-            return key == head_class and limits.form == "padded"
-        if key != head_class and not _pays(group, request, curve, limits, rows, longest, total):
+            # A smaller class may still fit where padding made this one too large.
+            is_open = padded and not other
+            break
+        if other and not _pays(group, request, rule, all_rows, all_longest, all_total):
             group.reason = Close.UNLIKE
-            return True
-        _take(room, request, group)
+            break
+        heappop(heap)
+        request.state = RUNNING
+        members.append(request)
+        group.rows, group.longest, group.total = rows, longest, total = (
+            all_rows,
+            all_longest,
+            all_total,
+        )
+    return is_open
 
 
 def _pays(
-    group: Group,
-    request: Request,
-    curve: ServiceCurve,
-    limits: Limits,
-    rows: int,
-    longest: float,
-    total: float,
+    group: Group, request: Request, rule: _Rule, rows: int, longest: float, total: float
 ) -> bool:
     """Does one more row cost no more with the others than alone?"""
+    curve = rule.curve
     if curve.knows(rows) and curve.knows(group.rows) and curve.knows(request.rows):
         together_s = curve.predict(rows, longest, total)
         apart_s = curve.predict(group.rows, group.longest, group.total)
         alone_s = curve.predict(request.rows, request.size, request.size * request.rows)
         return together_s <= apart_s + alone_s
-    return padding_waste(rows * longest, total) <= limits.waste_max
+    return padding_waste(rows * longest, total) <= rule.limits.waste_max

@@ -54,3 +54,10 @@ def finished_event(
         latencies_s=tuple(latencies_s),
         late=0,
     )
+
+
+def measure_batch(batch: Batch, result: BatchResult) -> None:
+    """Replace the sizes a batch was formed on by those its worker measured."""
+    sizes = [item.size or r.size for r, item in zip(batch.requests, result.items, strict=True)]
+    batch.longest = max(sizes)
+    batch.total = sum(s * r.rows for s, r in zip(sizes, batch.requests, strict=True))

@@ -18,15 +18,13 @@ class ComputeSlot:
         self._seen_s: dict[str, float] = {}
         self._waits_since_s: dict[str, float] = {}
         self.holder: str | None = None
+        self.shared = False
+        """More than one model lives here."""
 
     def join(self, name: str) -> None:
         """A model lives on this device."""
         self._seen_s[name] = -inf
-
-    @property
-    def shared(self) -> bool:
-        """More than one model lives here."""
-        return len(self._seen_s) > 1
+        self.shared = len(self._seen_s) > 1
 
     def saw(self, name: str, now: float) -> None:
         """A request for this model arrived."""

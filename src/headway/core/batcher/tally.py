@@ -13,6 +13,7 @@ GAIN = 0.25
 """Weight of the newest batch in the share of answered rows that come back."""
 ADVICE_REQUESTS_MIN = 16
 """Requests seen before anything is said about how they arrive."""
+COUNT_MAX = 1024
 _FADE = 1 / 64
 
 
@@ -22,10 +23,10 @@ class Tally:
     __slots__ = (
         "_progress_s",
         "_window_end_s",
+        "alone",
         "answered_rows",
         "batch_rows",
         "finished_s",
-        "overlap",
         "requests",
         "return_share",
         "returned_in_window",
@@ -40,9 +41,9 @@ class Tally:
         self.returned_rows = 0
         self.returned_in_window = 0
         self.return_share = RETURN_SHARE_MIN
-        self.overlap = 0.0
-        """Share of recent requests that met another one on arrival."""
         self.requests = 0
+        self.alone = 0
+        """Of these requests, those that met nobody here. Both are halved now and then."""
         self.batch_rows = 0.0
         """Rows of recent batches, fading mean."""
         self._window_end_s = -inf
@@ -53,11 +54,13 @@ class Tally:
         self.returned_rows += rows
         if now <= self._window_end_s:
             self.returned_in_window += rows
-        share = max(_FADE, 1.0 / (self.requests + 1))
-        self.overlap += share * ((not alone) - self.overlap)
-        if alone:
-            self._progress_s = now
         self.requests += 1
+        if alone:
+            self.alone += 1
+            self._progress_s = now
+        if self.requests == COUNT_MAX:
+            self.requests //= 2
+            self.alone //= 2
 
     def closed(self, rows: int, now: float) -> None:
         """A batch left."""
@@ -90,7 +93,7 @@ class Tally:
         """One sentence on how batches form here, when there is something to say (B3, O8)."""
         if self.requests < ADVICE_REQUESTS_MIN:
             return None
-        if self.overlap < 0.05:
+        if self.alone > 0.95 * self.requests:
             return (
                 "arrivals never overlap: the client waits for each answer before it asks again "
                 "(a closed loop of one), so there is nothing to batch; send requests in parallel"

@@ -17,6 +17,7 @@ from math import inf, log2
 
 from headway.core.request import Request, State
 
+WAITING = State.WAITING
 CLASSES_PER_DOUBLING = 4
 """Size classes between a size and twice that size."""
 
@@ -58,10 +59,14 @@ class WaitingRoom:
 
     def add(self, request: Request, level: int, due_s: float) -> None:
         """Let a request wait. Lower `level` goes first, then the earlier `due_s`, then arrival."""
-        request.state = State.WAITING
+        request.state = WAITING
         request.level = level
         request.due_s = due_s
-        self._push(request)
+        key = request.place = size_class(request.size) if self.classed else 0
+        heap = self._classes.get(key)
+        if heap is None:
+            heap = self._classes[key] = []
+        heappush(heap, (level, due_s, request.id, request))
         if request.expires_s < inf:
             heappush(self._deadlines, (request.expires_s, request.id, request))
         self._ages.append(request)
@@ -69,6 +74,19 @@ class WaitingRoom:
         self.rows += request.rows
         self.bytes += len(request.payload)
         self.size += request.size * request.rows
+
+    def heap(self, key: int) -> list[Entry]:
+        """The entries of one class, the most urgent first. Whoever pops one says so with `left`."""
+        return self._classes.get(key, [])
+
+    def left(self, requests: list[Request], rows: int, size: float) -> None:
+        """These were popped from their heaps; together they have so many rows and so much size."""
+        self.requests -= len(requests)
+        self.rows -= rows
+        self.size -= size
+        self.bytes -= sum([len(r.payload) for r in requests])
+        if self.requests == 0:
+            self._clear()
 
     def remove(self, request: Request, state: State) -> None:
         """Take one out of wherever it waits, into `state`."""
@@ -78,7 +96,6 @@ class WaitingRoom:
         self.bytes -= len(request.payload)
         self.size -= request.size * request.rows
         if self.requests == 0:
-            self.size = 0.0
             self._clear()
             return
         self._marked += 1
@@ -216,6 +233,7 @@ class WaitingRoom:
         return None
 
     def _clear(self) -> None:
+        self.size = 0.0
         self._classes.clear()
         self._ages.clear()
         self._deadlines.clear()

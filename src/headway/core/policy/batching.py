@@ -21,8 +21,8 @@ HOLD_SHARE = 0.1
 HOLD_RUN_S_MIN = 100e-6
 """Batches shorter than this are never held for: a hold would cost more than it saves."""
 EARLY_SHARE = 0.1
-"""A full batch may leave for a busy worker this share of a run time early: predictions are not exact,
-and a batch handed over sooner would only lock out whoever is more urgent."""
+"""A full batch may leave for a busy worker this share of a run time early: predictions are not
+exact, and a batch handed over sooner would only lock out whoever is more urgent."""
 RETURN_SHARE_MIN = 0.5
 """Hold only while at least this share of answered rows has lately come back within the hold."""
 
@@ -93,7 +93,8 @@ def full_batch(view: View, now: float) -> Decision:
 
 
 class Static:
-    """Fixed size: a batch goes when it is full, or when its oldest member has waited for the window."""
+    """Fixed size: a batch goes when it is full, or when its oldest member has waited for the
+    window."""
 
     name = "static"
 
@@ -115,9 +116,9 @@ class Static:
 class Greedy:
     """Whatever waits goes when a worker is idle, up to the best size.
 
-    A busy worker is given its next batch just before it is free. After a reply a partial batch is held
-    for a moment while clients that were just answered come back, since closed-loop clients would
-    otherwise split into two small alternating batches.
+    A busy worker is given its next batch just before it is free. After a reply a partial batch is
+    held for a moment while clients that were just answered come back, since closed-loop clients
+    would otherwise split into two small alternating batches.
     """
 
     name = "greedy"
