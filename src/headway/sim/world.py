@@ -78,7 +78,8 @@ class WorldScheduler:
         self._when_s = inf
         """When the callback is due."""
         self._planned_s = inf
-        """When the earliest event of this timer comes."""
+        """When the event planned last comes; it is the earliest."""
+        self._plans = 0
         self._callback: Callback = _nothing
 
     def now(self) -> float:
@@ -93,11 +94,13 @@ class WorldScheduler:
 
     def _plan(self, when_s: float) -> None:
         self._planned_s = when_s
-        self.world.plan(when_s, lambda: self._fire(when_s))
+        self._plans += 1
+        plan = self._plans
+        self.world.plan(when_s, lambda: self._fire(plan))
 
-    def _fire(self, planned_s: float) -> None:
-        if planned_s != self._planned_s:
-            return  # an earlier event took its place
+    def _fire(self, plan: int) -> None:
+        if plan != self._plans:
+            return  # a later plan took its place
         self._planned_s = inf
         if self.world.time_s < self._when_s:
             if self._when_s < inf:
