@@ -24,7 +24,7 @@ POLICIES = ("greedy", "deadline", "static")
 GRID_S = 0.004
 """Tied arrivals fall on multiples of it, and service times are multiples of it too, so that
 arrivals, answers and timers meet at the very same moments."""
-UNTIL_S = 0.8
+UNTIL_S = 0.4
 
 
 class UnfairInbox(Inbox):
@@ -161,7 +161,7 @@ def test_comparison_fails_when_ties_are_reordered() -> None:
     for seed in SEEDS:
         case = Case(seed, "greedy", ties=True)
         differ += decisions(simulated(case)) != decisions(live(case, UnfairInbox()))
-    assert differ >= 40, f"only {differ} of {len(SEEDS)} seeds noticed"
+    assert differ >= 20, f"only {differ} of {len(SEEDS)} seeds noticed"
 
 
 def test_reordering_goes_unnoticed_without_ties() -> None:

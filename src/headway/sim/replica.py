@@ -24,6 +24,10 @@ from headway.sim.compute import SimExecutor
 from headway.sim.world import Timeline, World
 
 
+RETRY_S = 0.01
+"""A closed-loop client's pause after a failure that names none."""
+
+
 class SimRequest(Request):
     """A request that keeps its own answer."""
 
@@ -47,7 +51,7 @@ class SimRequest(Request):
         self.status = result.status
         self.code = result.code
         if replica.loop is not None:
-            replica.ask_again()
+            replica.ask_again(0.0 if result.status == 200 else result.retry_after_s or RETRY_S)
 
     @property
     def latency_s(self) -> float:
@@ -170,12 +174,12 @@ class Replica:
             log.end_s = max(log.end_s, log.finished[-1].now)
         return log
 
-    def ask_again(self) -> None:
-        """A client of the closed loop thinks, then asks."""
+    def ask_again(self, at_least_s: float = 0.0) -> None:
+        """A client of the closed loop thinks, then asks. One that was refused waits as told."""
         loop = self.loop
         assert loop is not None
         pause_s = self._rng.expovariate(1.0 / loop.think_s) if loop.think_s > 0 else 0.0
-        when_s = self.timeline.time_s + pause_s
+        when_s = self.timeline.time_s + max(pause_s, at_least_s)
         if when_s < loop.until_s:
             arrival = self._marks.draw(when_s, self._rng)
             self.timeline.plan(when_s, lambda: self._ask(arrival))
