@@ -26,7 +26,7 @@ def latencies(rate: float, *, exponential: bool) -> list[float]:
             ModelConfig(name="m", policy="greedy", max_batch_size=1),
             lambda _: rng.expovariate(1 / SERVICE_S) if exponential else SERVICE_S,
         )
-        times = poisson(rate, 45.0, random.Random(f"{seed} times"))
+        times = poisson(rate, 30.0, random.Random(f"{seed} times"))
         log = replica.play(Marks().put_on(times, random.Random(0)))
         found.append(summarize(log, since_s=5.0).latency_s["mean"])
     return found
