@@ -48,7 +48,9 @@ def test_optional_columns_are_read() -> None:
 
 
 def test_sizes_come_from_the_column_named() -> None:
-    trace = parse_trace(["arrival_s,input_tokens,output_tokens", "0,3,7"], "t", size_column="output_tokens")
+    trace = parse_trace(
+        ["arrival_s,input_tokens,output_tokens", "0,3,7"], "t", size_column="output_tokens"
+    )
     assert trace.arrivals[0].size == 7
 
 

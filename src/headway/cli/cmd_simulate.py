@@ -216,9 +216,7 @@ def _trace(options: dict[str, Any]) -> Play:
     return Play(trace.arrivals, Marks(), until_s, words, mean_size, seed, trace.warnings)
 
 
-def _run(
-    policy: str, play: Play, options: dict[str, Any], objective: Objective | None
-) -> Summary:
+def _run(policy: str, play: Play, options: dict[str, Any], objective: Objective | None) -> Summary:
     service = ServiceTime.parse(options["service"], options["form"])
     config = ModelConfig(
         name="model",
@@ -326,7 +324,10 @@ def _shares(
     return [
         (
             f"  {word} {name}",
-            [f"{c.get(name, 0) / max(s.batches, 1):.1%}" for c, s in zip(counts, all_, strict=True)],
+            [
+                f"{c.get(name, 0) / max(s.batches, 1):.1%}"
+                for c, s in zip(counts, all_, strict=True)
+            ],
         )
         for name in names
     ]
