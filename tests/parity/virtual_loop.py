@@ -1,9 +1,9 @@
 """An asyncio event loop whose time is virtual, and the ordered inbox that feeds it.
 
-The loop is asyncio's own; only its clock and its selector differ: where a selector would sleep, this
-one jumps to the time of the next input. Inputs (arrivals, answers of workers, the clock's timer)
-come from one heap ordered by (time, sequence), because asyncio's own timers of equal time come in no
-particular order.
+The loop is asyncio's own; only its clock and its selector differ: where a selector would sleep,
+this one jumps to the time of the next input. Inputs (arrivals, answers of workers, the clock's
+timer) come from one heap ordered by (time, sequence), because asyncio's own timers of equal time
+come in no particular order.
 """
 
 from __future__ import annotations

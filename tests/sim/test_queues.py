@@ -21,10 +21,10 @@ def latencies(rate: float, *, exponential: bool) -> list[float]:
     """Mean latency of each of several runs, the filling-up of the first seconds left out."""
     found = []
     for seed in range(RUNS):
-        rng = random.Random(f"{seed} service")
+        draw = random.Random(f"{seed} service").expovariate
         replica = Replica(
             ModelConfig(name="m", policy="greedy", max_batch_size=1),
-            lambda _: rng.expovariate(1 / SERVICE_S) if exponential else SERVICE_S,
+            (lambda _, draw=draw: draw(1 / SERVICE_S)) if exponential else (lambda _: SERVICE_S),
         )
         times = poisson(rate, 30.0, random.Random(f"{seed} times"))
         log = replica.play(Marks().put_on(times, random.Random(0)))

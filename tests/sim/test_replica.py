@@ -1,4 +1,4 @@
-"""Runs of the simulator keep every request: none lost, none answered twice, one log for one seed."""
+"""The simulator keeps every request: none lost, none answered twice, one log for one seed."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def test_crashes_lose_no_request_and_answer_none_twice(policy: str, retries: int
         found = summarize(log, Objective.parse("p99<100ms"))
         assert found.conserved()
         assert found.answered and found.refused and found.cancelled
-        assert (found.failed > 0) == (retries == 0 or found.failed > 0)
+        assert found.failed or retries
         ran = Counter(id for batch in log.closed for id in batch.ids)
-        assert max(ran.values()) <= 1 + retries + len(crashes)
+        assert max(ran.values()) <= 1 + len(crashes)
 
 
 def test_retries_answer_what_crashes_would_fail() -> None:

@@ -1,7 +1,7 @@
 """`headway simulate`: the batching core in virtual time, policies side by side.
 
-Knows how flags become a load and a model, and how summaries become a table; must not know how either
-is played.
+Knows how flags become a load and a model, and how summaries become a table; must not know how a
+load is played.
 """
 
 from __future__ import annotations
@@ -279,7 +279,8 @@ def table_rows(all_: Sequence[Summary]) -> list[tuple[str, list[str]]]:
         line("answers/s", lambda s: f"{s.throughput_per_s:.1f}"),
     ]
     for name in ("mean", "std", "p50", "p90", "p95", "p99", "p99.9", "max"):
-        lines.append(line(f"latency {name} ms", lambda s, n=name: _ms(s.latency_s.get(n, inf))))
+        values = [_ms(s.latency_s.get(name, inf)) for s in all_]
+        lines.append((f"latency {name} ms", values))
     if any(s.attainment is not None for s in all_):
         lines += [
             line("objective", lambda s: s.objective + (" met" if s.met else " missed")),

@@ -23,7 +23,6 @@ from headway.sim.arrivals import Arrival, ClosedLoop, Marks
 from headway.sim.compute import SimExecutor
 from headway.sim.world import Timeline, World
 
-
 RETRY_S = 0.01
 """A closed-loop client's pause after a failure that names none."""
 

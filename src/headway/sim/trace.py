@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import inf
 from pathlib import Path
 
@@ -84,7 +85,7 @@ def parse_trace(lines: Iterable[str], name: str, *, size_column: str = "") -> Tr
 
 
 def _ordered(found: list[Arrival], name: str) -> Trace:
-    late = sum(b.at_s < a.at_s for a, b in zip(found, found[1:], strict=False))
+    late = sum(b.at_s < a.at_s for a, b in pairwise(found))
     warnings = []
     if late:
         found.sort(key=lambda a: a.at_s)

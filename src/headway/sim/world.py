@@ -37,8 +37,7 @@ class World:
     def plan(self, when_s: float, callback: Callback) -> None:
         """Call at a virtual time, not before now."""
         self._sequence += 1
-        if when_s < self.time_s:
-            when_s = self.time_s
+        when_s = max(when_s, self.time_s)
         heappush(self._heap, (when_s, self._sequence, callback))
 
     def soon(self, callback: Callback) -> None:
