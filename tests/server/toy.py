@@ -75,7 +75,7 @@ def make_service(*runtimes: ToyRuntime, names: str = "m", **settings: object) ->
     """A service of models called `m`, `n`, ... over these runtimes."""
     server = ServerConfig(**{"port": 0, **settings})  # type: ignore[arg-type]
     models = {}
-    for name, runtime in zip(names, runtimes, strict=True):
+    for name, runtime in zip(names, runtimes, strict=False):
         models[name] = Served(ModelConfig(name=name), runtime, runtime)
     config = Config(server, tuple(s.config for s in models.values()))
     return Service(config, models, Meters(), "0.1")

@@ -11,11 +11,16 @@ from headway.cli.machine_report import inspect, lines
 
 @click.command("doctor", short_help="Report what this machine has and lacks.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to try the port on.")
-@click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535),
-              help="Port to look at.")
+@click.option(
+    "--port",
+    default=8000,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="Port to look at.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(host: str, port: int, as_json: bool) -> int:
-    """Report Python, platform, cores, memory, limits and packages, with hints. Exit 1 on a problem."""
+    """Report Python, cores, memory, limits and packages, with hints. Exit 1 on a problem."""
     found = inspect(host, port)
     if as_json:
         click.echo(json.dumps(found.document(), indent=2))

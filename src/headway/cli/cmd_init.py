@@ -45,6 +45,8 @@ def command(file: str, force: bool) -> int:
         raise ConfigError(f"cannot write {file}: {e.strerror}") from None
     click.echo(f"wrote {file}\n")
     click.echo(f"  headway serve {file}")
-    click.echo("  curl localhost:8000/predict -d '{\"x\": [1, 2, 3]}' -H 'content-type: application/json'")
+    click.echo(
+        "  curl localhost:8000/predict -d '{\"x\": [1, 2, 3]}' -H 'content-type: application/json'"
+    )
     click.echo("  headway load localhost:8000 --concurrency 32 --body '{\"x\": [1, 2, 3]}'")
     return 0

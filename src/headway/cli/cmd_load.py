@@ -1,7 +1,7 @@
 """`headway load URL`: a load generator with honest latencies.
 
-Knows how to turn flags into a `LoadPlan` and a report into a table; must not send anywhere but to the
-URL given.
+Knows how to turn flags into a `LoadPlan` and a report into a table; must not send anywhere but to
+the URL given.
 """
 
 from __future__ import annotations
@@ -40,30 +40,82 @@ class BodyChoice:
 
 @click.command("load", short_help="Send load to a URL and report latency and goodput.")
 @click.argument("url")
-@click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="PER_S",
-              help="Open loop: Poisson arrivals at this mean rate.")
-@click.option("--concurrency", type=click.IntRange(1), metavar="N",
-              help=f"Closed loop: N clients, each sending when answered [default: {_DEFAULT_CLIENTS}]")
-@click.option("--duration", default=10.0, show_default=True, type=click.FloatRange(0, min_open=True),
-              metavar="S", help="Measured seconds.")
-@click.option("--warmup", default=0.5, show_default=True, type=click.FloatRange(0), metavar="S",
-              help="Seconds sent before, not counted.")
-@click.option("--timeout", default=30.0, show_default=True, metavar="S",
-              type=click.FloatRange(0, min_open=True), help="Seconds a client waits for an answer.")
-@click.option("--connections", default=1024, show_default=True, type=click.IntRange(1),
-              help="Most open connections in the open loop.")
+@click.option(
+    "--rate",
+    type=click.FloatRange(0, min_open=True),
+    metavar="PER_S",
+    help="Open loop: Poisson arrivals at this mean rate.",
+)
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1),
+    metavar="N",
+    help=f"Closed loop: N clients, each sending when answered [default: {_DEFAULT_CLIENTS}]",
+)
+@click.option(
+    "--duration",
+    default=10.0,
+    show_default=True,
+    type=click.FloatRange(0, min_open=True),
+    metavar="S",
+    help="Measured seconds.",
+)
+@click.option(
+    "--warmup",
+    default=0.5,
+    show_default=True,
+    type=click.FloatRange(0),
+    metavar="S",
+    help="Seconds sent before, not counted.",
+)
+@click.option(
+    "--timeout",
+    default=30.0,
+    show_default=True,
+    metavar="S",
+    type=click.FloatRange(0, min_open=True),
+    help="Seconds a client waits for an answer.",
+)
+@click.option(
+    "--connections",
+    default=1024,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Most open connections in the open loop.",
+)
 @click.option("--body", metavar="TEXT|@FILE", help="One request body.")
-@click.option("--bodies", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
-              help="One body per line, sent in turn.")
-@click.option("--texts", type=click.IntRange(1), metavar="N",
-              help="N made-up texts of mixed length, shaped for the URL's route.")
-@click.option("--text-words", default=(5, 200), show_default=True, nargs=2, type=click.IntRange(1),
-              metavar="LOW HIGH", help="Shortest and longest made-up text, in words.")
+@click.option(
+    "--bodies",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="One body per line, sent in turn.",
+)
+@click.option(
+    "--texts",
+    type=click.IntRange(1),
+    metavar="N",
+    help="N made-up texts of mixed length, shaped for the URL's route.",
+)
+@click.option(
+    "--text-words",
+    default=(5, 200),
+    show_default=True,
+    nargs=2,
+    type=click.IntRange(1),
+    metavar="LOW HIGH",
+    help="Shortest and longest made-up text, in words.",
+)
 @click.option("--method", default="POST", show_default=True, help="HTTP method.")
-@click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'",
-              help="An extra header; repeatable.")
-@click.option("--objective", default="", metavar="'p99<200ms'",
-              help="Latency promise to count goodput under.")
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="'NAME: VALUE'",
+    help="An extra header; repeatable.",
+)
+@click.option(
+    "--objective", default="", metavar="'p99<200ms'", help="Latency promise to count goodput under."
+)
 @click.option("--seed", default=0, show_default=True, help="Seed of the arrival times and texts.")
 @click.option("--check", is_flag=True, help="Exit 1 when the objective is missed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -120,10 +172,14 @@ async def load_and_ask(
     plan: LoadPlan, progress: Progress | None = None
 ) -> tuple[Report, batch_story.BatchStory | None]:
     """Run a plan; if the server is a Headway, also ask it which batches it formed."""
-    before = await _batches(plan.url)
+    root = _root(plan.url)
+    before = batch_story.read_metrics(await _page(root + "/metrics"))
     found = await run_load(plan, progress)
-    records, advice = await _batches(plan.url)
-    return found, batch_story.tell(batch_story.since(records, before[0]), advice)
+    if not before:
+        return found, None
+    after = batch_story.read_metrics(await _page(root + "/metrics"))
+    advice = batch_story.read_advice(await _page(root + "/debug/batches?last=0"))
+    return found, batch_story.tell(before, after, advice)
 
 
 async def make_bodies(url: str, choice: BodyChoice, seed: int) -> list[bytes]:
@@ -174,19 +230,17 @@ def _root(url: str) -> str:
     return f"{'https' if address.tls else 'http'}://{address.netloc}"
 
 
-async def _batches(url: str) -> tuple[list[dict[str, Any]], list[str]]:
+async def _page(url: str) -> bytes:
+    """A page, or nothing where there is none."""
     try:
-        status, body = await fetch(_root(url) + "/debug/batches?last=1000000")
+        status, body = await fetch(url)
     except OSError:
-        return [], []
-    return batch_story.read_batches(body) if status == 200 else ([], [])
+        return b""
+    return body if status == 200 else b""
 
 
 async def _first_model(url: str) -> str:
     try:
-        _, body = await fetch(_root(url) + "/v1/models")
-        return str(json.loads(body)["data"][0]["id"])
-    except (OSError, ValueError, LookupError, TypeError):
+        return str(json.loads(await _page(_root(url) + "/v1/models"))["data"][0]["id"])
+    except (ValueError, LookupError, TypeError):
         return ""
-
-

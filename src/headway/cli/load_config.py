@@ -1,8 +1,8 @@
 """Flags, environment and file become one checked `core.config.Config`, each value with its origin.
 
-Precedence: flag, environment, a model's own entry in the file, the file, default. An unknown key is an
-error that names the nearest known one. Knows where values come from; must not read files or start
-anything.
+Precedence: flag, environment, a model's own entry in the file, the file, default. An unknown key
+is an error that names the nearest known one. Knows where values come from; must not read files or
+start anything.
 """
 
 from __future__ import annotations
@@ -120,7 +120,9 @@ def _models(
     for e in entries:
         if not e.get("path"):
             raise ConfigError(
-                f"model {e.get('name', '?')!r} has no path", param="path", hint="models: - path: ..."
+                f"model {e.get('name', '?')!r} has no path",
+                param="path",
+                hint="models: - path: ...",
             )
         given, path = e.get("name", ""), str(e["path"])
         found.append(({**e, "name": given or name_of(path), "named": bool(given)}, where))
@@ -149,7 +151,9 @@ def _read_file(document: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     for raw, value in document.items():
         key = str(raw).replace("-", "_")
         if key == "models":
-            entries = [_read_entry(e) for e in value or []]
+            if not isinstance(value, list | None):
+                raise _bad_models()
+            entries = [_read_entry(e) for e in value or ()]
         elif key not in BY_KEY:
             raise _unknown(str(raw), [*BY_KEY, "models"], "the file")
         elif not BY_KEY[key].is_flag:
@@ -163,7 +167,7 @@ def _read_entry(entry: Any) -> dict[str, Any]:
     if isinstance(entry, str):
         return {"path": entry}
     if not isinstance(entry, Mapping):
-        raise ConfigError("models: is a list of mappings", hint="models: [{name: m, path: app.py}]")
+        raise _bad_models()
     known = {s.key: s for s in MODEL}
     values: dict[str, Any] = {}
     for raw, value in entry.items():
@@ -172,6 +176,11 @@ def _read_entry(entry: Any) -> dict[str, Any]:
             raise _unknown(str(raw), known, f"model {entry.get('name') or entry.get('path')!r}")
         values[key] = known[key].check(value)
     return values
+
+
+def _bad_models() -> ConfigError:
+    hint = "models: [{name: m, path: app.py}]"
+    return ConfigError("models is no list of mappings", param="models", hint=hint)
 
 
 def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:

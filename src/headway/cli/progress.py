@@ -44,6 +44,7 @@ class Phases:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
+        self._start_s = now()
         self._seen: dict[str, tuple[str, float]] = {}
         self._tasks: dict[str, object] = {}
         self._bars = None
@@ -62,7 +63,7 @@ class Phases:
 
     def report(self, name: str, phase: str, share: float, detail: str) -> None:
         """Where one worker of a model is."""
-        before, since_s = self._seen.get(name, ("", self._now()))
+        before, since_s = self._seen.get(name, ("", self._start_s))
         if self._bars is not None:
             self._draw(name, phase, share, detail)
         if phase == before:

@@ -1,7 +1,7 @@
-"""What a setting is, read from the dataclasses of `core.config`: key, kind, unit, how to parse one.
+"""What a setting is, read from the dataclasses of `core.config`: key, kind, unit, parser.
 
-Flags, environment names, YAML and the reference page all come from here. Knows types and texts; must
-not know where a value came from.
+Flags, environment names, YAML and the reference page all come from here. Knows types and texts;
+must not know where a value came from.
 """
 
 from __future__ import annotations
@@ -57,6 +57,8 @@ class Setting:
     choices: tuple[str, ...]
     low: float | None
     high: float | None
+    above: bool
+    """The lower bound itself is not allowed."""
     is_flag: bool
 
     @property
@@ -74,6 +76,8 @@ class Setting:
         """The unit its name ends in, in words; empty where it has none."""
         if self.key in _OWN_UNITS:
             return _OWN_UNITS[self.key]
+        if self.kind is bool:
+            return ""
         name = self.key.removesuffix("_max").removesuffix("_min")
         return next((unit for ending, unit in _UNITS if name.endswith(ending)), "")
 
@@ -151,6 +155,7 @@ def _settings(part: str, cls: type) -> tuple[Setting, ...]:
                 tuple(meta.get("choices", ())),
                 meta.get("low"),
                 meta.get("high"),
+                bool(meta.get("open", False)),
                 meta.get("flag", True),
             )
         )

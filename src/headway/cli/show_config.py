@@ -19,7 +19,9 @@ _WIDTH = 44
 def as_yaml(loaded: Loaded) -> str:
     """YAML that `--config` reads back, with unit, origin and meaning as comments."""
     config = loaded.config
-    lines = ["# Effective configuration. Origins: flag, environment, file, default, derived, measured."]
+    lines = [
+        "# Effective configuration. Origins: flag, environment, file, default, derived, measured."
+    ]
     for s in SERVER:
         lines.append(_line("", s, getattr(config.server, s.attr), loaded, "server"))
     lines.append("models:")
@@ -71,8 +73,11 @@ def _note(s: Setting, value: Any, part: Any) -> str:
 def _scalar(value: Any) -> str:
     if isinstance(value, tuple):
         return json.dumps(list(value))
-    if isinstance(value, str) and value and value.replace("_", "").isalnum() and not (
-        value.isdigit() or value.lower() in _WORDS
+    if (
+        isinstance(value, str)
+        and value
+        and value.replace("_", "").isalnum()
+        and not (value.isdigit() or value.lower() in _WORDS)
     ):
         return value
     return json.dumps(value)

@@ -1,29 +1,37 @@
 """What a Headway server says of the batches a load run made it form.
 
-Reads `GET /debug/batches`. Knows that page; must not know how batches are decided.
+Reads `GET /metrics` before and after the run, and advice from `GET /debug/batches`. Knows those
+pages; must not know how batches are decided.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Mapping, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
+
+Counts = dict[tuple[str, str], float]
+"""Metric and one label (a reason, a bucket's edge, or empty) -> value, summed over models."""
+
+_LINE = re.compile(rb"^(headway_\w+)\{([^}]*)\} (\S+)$", re.M)
+_LABEL = re.compile(rb'(?:reason|le)="([^"]*)"')
 
 
 @dataclass(slots=True)
 class BatchStory:
-    """Batches of one run, or the most recent of them."""
+    """Batches of one run."""
 
     batches: int
     rows_mean: float
-    sizes: dict[int, int]
-    """Rows in a batch -> how many batches."""
+    sizes: dict[str, int]
+    """Rows in a batch, as a range -> how many batches."""
     reasons: dict[str, int]
     """Why batches closed -> how many."""
     padding_waste: float
-    """Mean share of computed size units that carried no data, weighted by run time."""
+    """Share of computed size units that carried no data."""
     run_ms_mean: float
     wait_ms_mean: float
     advice: list[str]
@@ -33,68 +41,77 @@ class BatchStory:
         return asdict(self)
 
 
-def read_batches(body: bytes) -> tuple[list[dict[str, Any]], list[str]]:
-    """Records (newest first) and advice from the page; both empty if it is not that page."""
+def read_metrics(body: bytes) -> Counts:
+    """Headway's counters and histograms on the page; empty if there are none."""
+    counts: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for name, labels, value in _LINE.findall(body):
+        label = _LABEL.search(labels)
+        counts[name.decode(), label[1].decode() if label else ""] += float(value)
+    return dict(counts)
+
+
+def read_advice(body: bytes) -> list[str]:
+    """Advice on the page `/debug/batches`; empty if it is not that page."""
     try:
-        document = json.loads(body)
-        records = list(document["batches"])
-        advice = [f"{a['model']}: {a['text']}" for a in document.get("advice", [])]
-        return [r for r in records if "rows" in r and "reason" in r], advice
+        return [f"{a['model']}: {a['text']}" for a in json.loads(body)["advice"]]
     except (ValueError, TypeError, KeyError):
-        return [], []
+        return []
 
 
-def since(
-    records: Sequence[Mapping[str, Any]], earlier: Sequence[Mapping[str, Any]]
-) -> list[Mapping[str, Any]]:
-    """Records that are not among the earlier ones."""
-    last: dict[str, int] = {}
-    for r in earlier:
-        last[r["model"]] = max(last.get(r["model"], -1), r["batch_id"])
-    return [r for r in records if r["batch_id"] > last.get(r["model"], -1)]
+def tell(
+    before: Mapping[tuple[str, str], float], after: Counts, advice: list[str]
+) -> BatchStory | None:
+    """What happened between two readings; None without a batch."""
+    grown = {key: value - before.get(key, 0.0) for key, value in after.items()}
 
+    def mean(name: str) -> float:
+        count = grown.get((f"{name}_count", ""), 0.0)
+        return grown.get((f"{name}_sum", ""), 0.0) / count if count else 0.0
 
-def tell(records: Sequence[Mapping[str, Any]], advice: Sequence[str]) -> BatchStory | None:
-    """Sum records up; None without any."""
-    if not records:
+    reasons = {
+        label: int(n) for (name, label), n in grown.items() if name == "headway_batches_total" and n
+    }
+    batches = sum(reasons.values())
+    if not batches:
         return None
-    rows = [int(r["rows"]) for r in records]
-    waits = [w for r in records for w in r.get("waits_s", ())]
-    done = [r for r in records if r.get("run_s")]
-    run_s = sum(r["run_s"] for r in done)
-    waste = sum(r["run_s"] * r.get("padding_waste", 0.0) for r in done)
+    padded = grown.get(("headway_padded_size_total", ""), 0.0)
+    useful = grown.get(("headway_useful_size_total", ""), 0.0)
     return BatchStory(
-        batches=len(records),
-        rows_mean=sum(rows) / len(rows),
-        sizes=dict(sorted(Counter(rows).items())),
-        reasons=dict(Counter(str(r["reason"]) for r in records).most_common()),
-        padding_waste=waste / run_s if run_s else 0.0,
-        run_ms_mean=run_s / len(done) * 1e3 if done else 0.0,
-        wait_ms_mean=sum(waits) / len(waits) * 1e3 if waits else 0.0,
-        advice=list(advice),
+        batches=batches,
+        rows_mean=grown.get(("headway_rows_total", ""), 0.0) / batches,
+        sizes=_sizes(grown),
+        reasons=dict(sorted(reasons.items(), key=lambda entry: -entry[1])),
+        padding_waste=max(0.0, 1 - useful / padded) if padded > 0 else 0.0,
+        run_ms_mean=mean("headway_run_seconds") * 1e3,
+        wait_ms_mean=mean("headway_queue_wait_seconds") * 1e3,
+        advice=advice,
     )
+
+
+def _sizes(grown: Counts) -> dict[str, int]:
+    """Cumulative buckets as separate ranges."""
+    buckets = sorted(
+        (float(edge), n) for (name, edge), n in grown.items() if name == "headway_batch_rows_bucket"
+    )
+    found: dict[str, int] = {}
+    low, seen = 1, 0.0
+    for edge, n in buckets:
+        if n > seen:
+            single = edge == low
+            last = f"{low}+" if edge == float("inf") else f"{low}-{edge:g}"
+            found[f"{low}" if single else last] = int(n - seen)
+        seen = n
+        low = int(edge) + 1 if edge != float("inf") else low
+    return found
 
 
 def story_rows(story: BatchStory) -> list[tuple[str, str]]:
     """Lines of the table: name and value."""
-    sizes = _bars(story.sizes)
     lines = [
-        ("batches", f"{story.batches} (the latest), {story.rows_mean:.1f} rows each"),
-        ("batch sizes", sizes),
+        ("batches", f"{story.batches}, {story.rows_mean:.1f} rows each"),
+        ("batch sizes", "  ".join(f"{rows}: {n}" for rows, n in story.sizes.items())),
         ("closed by", ", ".join(f"{reason} {n}" for reason, n in story.reasons.items())),
         ("padding waste", f"{story.padding_waste:.1%}"),
-        ("in a batch", f"waited {story.wait_ms_mean:.2f} ms, ran {story.run_ms_mean:.2f} ms"),
+        ("on average", f"waited {story.wait_ms_mean:.2f} ms, ran {story.run_ms_mean:.2f} ms"),
     ]
     return lines + [("advice", text) for text in story.advice]
-
-
-def _bars(sizes: Mapping[int, int]) -> str:
-    """`1: 3  2-3: 10  4-7: 5`: sizes grouped by doubling."""
-    groups: Counter[int] = Counter()
-    for size, n in sizes.items():
-        groups[max(size, 1).bit_length() - 1] += n
-    shown = []
-    for power, n in sorted(groups.items()):
-        low, high = 2**power, 2 ** (power + 1) - 1
-        shown.append(f"{low}: {n}" if low == high else f"{low}-{high}: {n}")
-    return "  ".join(shown)

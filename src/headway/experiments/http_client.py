@@ -37,7 +37,9 @@ class Address:
             url = "http://" + url
         parts: SplitResult = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ConfigError(f"{url!r} is no http(s) URL", param="URL", hint="http://host:8000/predict")
+            raise ConfigError(
+                f"{url!r} is no http(s) URL", param="URL", hint="http://host:8000/predict"
+            )
         self.tls = parts.scheme == "https"
         self.host = parts.hostname
         try:

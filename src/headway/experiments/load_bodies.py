@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from math import exp, log
 
 from headway.core.errors import ConfigError
 
-_WORDS = (
-    "time year people way day man thing woman life child world school state family student group"
-    " country problem hand part place case week company system program question work government"
-    " number night point home water room mother area money story fact month lot right study book"
-    " eye job word business issue side kind head house service friend father power hour game line"
-    " end member law car city community name president team minute idea body information back"
-    " parent face others level office door health person art war history party result change morning"
-    " reason research girl guy moment air teacher force education"
-).split()
+_WORDS = re.findall(
+    r"\w+",
+    """
+    time year people way day man thing woman life child world school state family student group
+    country problem hand part place case week company system program question work government
+    number night point home water room mother area money story fact month lot right study book eye
+    job word business issue side kind head house service friend father power hour game line end
+    member law car city community name president team minute idea body information back parent
+    face others level office door health person art war history party result change morning reason
+    research girl guy moment air
+    """,
+)
 
 
 def texts(count: int, *, low: int = 5, high: int = 200, seed: int = 7) -> list[str]:
@@ -30,7 +34,7 @@ def texts(count: int, *, low: int = 5, high: int = 200, seed: int = 7) -> list[s
 
 
 def text_body(path: str, text: str, model: str) -> bytes:
-    """One text as the route at `path` takes it: /v1/embeddings, /v2/.../infer, or `{"text": ...}`."""
+    """One text as the route at `path` takes it; `{"text": ...}` where it is none of ours."""
     document: dict[str, object]
     if path.startswith("/v1/embeddings"):
         document = {"model": model, "input": text}

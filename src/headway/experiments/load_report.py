@@ -149,7 +149,9 @@ def rows(r: Report) -> list[tuple[str, str]]:
         lines.append(("objective", f"{r.objective}: {verdict}, {r.attainment:.2%} in time"))
         lines.append(("goodput", f"{r.goodput_per_s:,.1f} in time/s"))
     if r.mode == "open" and r.send_lag_ms and r.send_lag_ms["p99"] > 10:
-        lines.append(("generator", f"sent {r.send_lag_ms['p99']:.0f} ms late at p99: it is a limit"))
+        lines.append(
+            ("generator", f"sent {r.send_lag_ms['p99']:.0f} ms late at p99: it is a limit")
+        )
     return lines
 
 

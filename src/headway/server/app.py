@@ -16,11 +16,10 @@ from headway.core.errors import UserError
 from headway.core.wire.problem import Answer, problem
 from headway.server.exchange import (
     EVENT_STREAM,
-    HEADERS_OF_INTEREST,
     STREAM_HEADERS,
     Exchange,
-    too_large,
 )
+from headway.server.limits import too_large
 from headway.server.routes import Ask, Found, dialect_of, find
 from headway.server.service import HotRoute, Service
 
@@ -43,8 +42,8 @@ class App:
         if scope["type"] != "http":
             raise ValueError(f"scope {scope['type']!r} is not served")
         path = scope["path"]
-        seen = {k.lower(): v for k, v in scope["headers"] if k.lower() in HEADERS_OF_INTEREST}
-        trace = seen.get(b"x-request-id") or self.service.next_trace()
+        seen = {k.lower(): v for k, v in scope["headers"]}
+        trace = seen.get(b"x-request-id") or self.service.next_trace().encode()
         seen[b"x-request-id"] = trace
         try:
             found = find(self.service, path)
@@ -160,7 +159,7 @@ class AsgiExchange(Exchange):
 
     def send(self, answer: Answer) -> None:
         if not self.finished:
-            self._put(_start(answer, self.trace))
+            self._put(_start(answer, self.trace_id().encode("latin-1")))
             self._end(answer.status, answer.body)
 
     def send_ok(self, content_type: str, body: bytes) -> None:
@@ -168,7 +167,11 @@ class AsgiExchange(Exchange):
 
     def open_stream(self, content_type: str) -> None:
         headers = STREAM_HEADERS if content_type == EVENT_STREAM else ()
-        start = _start(Answer(200, b"", content_type, headers), self.trace, sized=False)
+        start = _start(
+            Answer(200, b"", content_type, headers),
+            self.trace_id().encode("latin-1"),
+            sized=False,
+        )
         self._put(start)
 
     def piece(self, data: bytes) -> None:

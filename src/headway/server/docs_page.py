@@ -87,7 +87,7 @@ def openapi(ask: Ask) -> Answer:
 
 def docs(ask: Ask) -> Answer:
     """`GET /docs`: one page, readable without a network."""
-    host = "http://localhost:%d" % ask.service.config.server.port
+    host = f"http://localhost:{ask.service.config.server.port}"
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8><title>headway</title>",
         '<meta name=viewport content="width=device-width">',

@@ -17,19 +17,6 @@ from headway.core.wire.problem import Answer, error_of, problem, sse
 if TYPE_CHECKING:
     from headway.server.service import HotRoute, Service
 
-HEADERS_OF_INTEREST = frozenset(
-    {
-        b"accept",
-        b"content-length",
-        b"content-type",
-        b"expect",
-        b"headway-deadline-ms",
-        b"headway-priority",
-        b"headway-tenant",
-        b"inference-header-content-length",
-        b"x-request-id",
-    }
-)
 EVENT_STREAM = "text/event-stream"
 STREAM_HEADERS = (("cache-control", "no-cache"), ("x-accel-buffering", "no"))
 _TRACE_BYTES_MAX = 128
@@ -40,7 +27,6 @@ class Exchange:
     """A request being served. It is the `Reply` of the simple case: one item, one answer."""
 
     __slots__ = (
-        "_work",
         "body",
         "finished",
         "route",
@@ -48,6 +34,7 @@ class Exchange:
         "service",
         "streaming",
         "trace",
+        "work",
     )
 
     def __init__(self, service: Service, route: HotRoute, seen: dict[bytes, bytes]) -> None:
@@ -57,9 +44,9 @@ class Exchange:
         self.body = b""
         self.finished = False
         self.streaming = False
-        self._work: Request | list[Request] | None = None
-        given = seen.get(b"x-request-id")
-        self.trace = given if given and len(given) <= _TRACE_BYTES_MAX else service.next_trace()
+        self.work: Request | list[Request] | None = None
+        """What a client that leaves cancels."""
+        self.trace = ""
 
     # what a subclass writes
 
@@ -83,6 +70,13 @@ class Exchange:
         """End the stream; with `ok` False so that the client sees it was cut."""
         raise NotImplementedError
 
+    def trace_id(self) -> str:
+        """The client's X-Request-Id, or ours."""
+        if not self.trace:
+            given = self.seen.get(b"x-request-id", b"")[:_TRACE_BYTES_MAX]
+            self.trace = given.decode("latin-1") or self.service.next_trace()
+        return self.trace
+
     # what routes call
 
     def run(self) -> None:
@@ -95,27 +89,34 @@ class Exchange:
             self.service.log_bug(self.route.label)
             self.fail(UserError(500, "internal", "the server failed on this request"))
 
-    def submit(
+    def request(
         self, payload: bytes, codec: Codec, *, rows: int = 1, reply: Reply | None = None
     ) -> Request:
-        """Make a request for this exchange's model, not yet handed over."""
+        """A request to this exchange's model, not yet handed over.
+
+        Raises UserError 400 naming a header of ours that makes no sense.
+        """
         service = self.service
-        now = service.now()
         seen = self.seen
+        service.last_id = number = service.last_id + 1
+        now = service.now()
+        given = seen.get(b"x-request-id")
+        if given is None:
+            self.trace = trace = f"{service.boot}{number:x}"
+        else:
+            self.trace = trace = given[:_TRACE_BYTES_MAX].decode("latin-1")
+        kind = seen.get(b"content-type")
         request = Request(
-            service.next_id(),
+            number,
             payload,
             now,
             self if reply is None else reply,
             codec,
-            "",
+            "" if kind is None else kind.decode("latin-1"),
             rows,
-            float(len(payload)) / rows,
+            len(payload) / rows,
         )
-        kind = seen.get(b"content-type")
-        if kind is not None:
-            request.content_type = kind.decode("latin-1")
-        request.trace = self.trace.decode("latin-1")
+        request.trace = trace
         if (
             b"headway-deadline-ms" in seen
             or b"headway-priority" in seen
@@ -123,10 +124,6 @@ class Exchange:
         ):
             read_headers(seen, request, now)
         return request
-
-    def own(self, work: Request | list[Request]) -> None:
-        """From here on, a client that leaves cancels this work."""
-        self._work = work
 
     def wants_events(self) -> bool:
         """Did the client ask for server-sent events?"""
@@ -147,7 +144,7 @@ class Exchange:
 
     def cancel(self) -> None:
         """The client left: nobody waits for the work any more."""
-        work, self._work = self._work, None
+        work, self.work = self.work, None
         if work is None:
             return
         for request in work if isinstance(work, list) else (work,):
@@ -217,13 +214,3 @@ def _number(raw: bytes, name: str) -> float:
 def _bad_header(name: str, raw: bytes, wanted: str) -> UserError:
     text = raw[:64].decode("latin-1")
     return UserError(400, "malformed", f"{name} is {text!r}", hint=f"send {wanted}", param=name)
-
-
-def too_large(size: int, limit: int) -> UserError:
-    """413 with the three facts (S11): limit, size, setting."""
-    return UserError(
-        413,
-        "too_large",
-        f"the body has {size} bytes or more, the limit is {limit} bytes",
-        hint="body_bytes_max sets the limit",
-    )

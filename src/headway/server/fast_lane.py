@@ -19,18 +19,21 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from headway.core.errors import UserError
-from headway.server.exchange import HEADERS_OF_INTEREST, too_large
 from headway.server.lane_state import LaneState
+from headway.server.limits import headers_too_large, too_large, too_many_connections
 from headway.server.service import HotRoute
+from headway.server.sweep import BODY, CLOSING, HEAD, IDLE
 from headway.server.turn import Turn
 
 PIPELINE_MAX = 8
 """Unanswered requests of one connection before it is read no further."""
-_IDLE, _HEAD, _BODY, _CLOSING = range(4)
 
 
 class FastLane(HttpToolsProtocol):
     """One connection."""
+
+    on_message_begin = None  # type: ignore[assignment]
+    """The parser skips a callback that is not there."""
 
     def __init__(
         self,
@@ -39,6 +42,11 @@ class FastLane(HttpToolsProtocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
+        # The parser takes these two as they are: filling a dictionary and a list needs no frame.
+        self.heads: dict[bytes, bytes] = {}
+        self.urls: list[bytes] = []
+        self.on_header = self.heads.__setitem__  # type: ignore[method-assign, assignment]
+        self.on_url = self.urls.append  # type: ignore[method-assign, assignment]
         super().__init__(config, server_state, app_state, _loop)
         self.state: LaneState = app_state["lane"]
         self.hot = self.state.hot
@@ -47,7 +55,7 @@ class FastLane(HttpToolsProtocol):
         """The turn whose body is being read."""
         self.asgi_body = False
         """The body being read belongs to an ASGI call."""
-        self.stage = _IDLE
+        self.stage = IDLE
         self.since_s = self.state.now_s
         """Coarse time of the last change of stage, or of the last body bytes."""
         self.body_since_s = 0.0
@@ -55,6 +63,8 @@ class FastLane(HttpToolsProtocol):
         self.fed = 0
         """Bytes read since the current head began; an upper bound of its size."""
         self.seen: dict[bytes, bytes] = {}
+        """The headers of the request being read, names in lower case."""
+        self.url = b""
         self.stuck_bytes = -1
         """Unsent bytes at the last sweep while the client does not read; -1 when it reads."""
         self.replay = False
@@ -66,22 +76,13 @@ class FastLane(HttpToolsProtocol):
         state = self.state
         state.service.connections = len(self.connections)
         if len(self.connections) > state.config.connections_max:
-            limit = state.config.connections_max
-            self.refuse(
-                UserError(
-                    503,
-                    "too_many_connections",
-                    f"{limit} connections are open",
-                    hint="connections_max limits them; keep connections alive and use fewer",
-                    retry_after_s=1.0,
-                )
-            )
+            self.refuse(too_many_connections(state.config.connections_max))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.connections.discard(self)
         self.state.service.connections = len(self.connections)
         line, self.line = self.line, deque()
-        self.stage = _CLOSING
+        self.stage = CLOSING
         for entry in line:
             if isinstance(entry, Turn):
                 entry.leave()
@@ -95,10 +96,10 @@ class FastLane(HttpToolsProtocol):
         self.parser = None  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
-        if self.stage == _CLOSING:
+        if self.stage == CLOSING:
             return
-        if self.stage == _IDLE:
-            self.stage = _HEAD
+        if self.stage == IDLE:
+            self.stage = HEAD
             self.since_s = self.state.now_s
             self.fed = 0
         self.fed += len(data)
@@ -108,8 +109,12 @@ class FastLane(HttpToolsProtocol):
             self._ignore_upgrade(data[exc.args[0] :])
         except httptools.HttpParserError as exc:
             self._parser_failed(exc)
-        if self.stage == _HEAD and self.fed > self.state.config.header_bytes_max:
-            self._refuse_head()
+        if self.fed > self.state.head_bytes_max:
+            self._check_fed()
+
+    def _check_fed(self) -> None:
+        if self.stage == HEAD:
+            self.refuse(headers_too_large(self.state.head_bytes_max))
         elif self.fed > self.state.fed_max:
             self.refuse(too_large(self.fed, self.state.config.body_bytes_max))
 
@@ -126,44 +131,41 @@ class FastLane(HttpToolsProtocol):
 
     # parser
 
-    def on_message_begin(self) -> None:
-        self.url = b""
-        self.headers = []
-        self.seen = {}
-        if self.stage == _IDLE:
-            self.stage = _HEAD
-            self.since_s = self.state.now_s
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self.stage != _HEAD:
-            return  # a trailer: it must not change what the head said
-        name = name.lower()
-        self.headers.append((name, value))
-        if name in HEADERS_OF_INTEREST:
-            self.seen[name] = value
-
     def on_headers_complete(self) -> None:
-        if self.stage == _CLOSING:
+        urls = self.urls
+        self.url = url = urls[0] if len(urls) == 1 else b"".join(urls)
+        urls.clear()
+        heads = self.heads
+        self.seen = seen = {name.lower(): value for name, value in heads.items()}
+        heads.clear()
+        if self.stage == CLOSING:
             return
-        if self.fed > self.state.config.header_bytes_max and self._head_too_large():
-            self._refuse_head()
+        state = self.state
+        if self.fed > state.head_bytes_max and self._head_too_large():
+            self.refuse(headers_too_large(self.state.head_bytes_max))
             return
-        self.stage = _BODY
+        self.stage = BODY
         self.body_bytes = 0
-        self.since_s = self.body_since_s = self.state.now_s
+        self.since_s = self.body_since_s = state.now_s
         parser = self.parser
-        route = self.hot.get(self.url)
-        if route is None and b"?" in self.url:
-            route = self.hot.get(self.url.partition(b"?")[0])
-        if parser.should_upgrade():
+        route = self.hot.get(url)
+        if route is None and b"?" in url:
+            route = self.hot.get(url.partition(b"?")[0])
+        if b"upgrade" in seen and parser.should_upgrade():
             self.replay = True
         elif route is None or parser.get_method() != b"POST":
             self._begin_asgi()
+        elif (state.service.late or state.service.phase == "draining") and self._shed(route):
+            pass
         else:
-            self._begin_turn(route)
+            keep = parser.should_keep_alive()
+            old = (not keep or b"connection" in seen) and parser.get_http_version() == "1.0"
+            self.turn = turn = Turn(self, route, seen, keep=keep, old=old)
+            self.line.append(turn)
+            self._look_ahead(turn, seen)
 
     def _head_too_large(self) -> bool:
-        size = len(self.url) + sum(len(n) + len(v) + 4 for n, v in self.headers)
+        size = len(self.url) + sum(len(n) + len(v) + 4 for n, v in self.seen.items())
         return size > self.state.config.header_bytes_max
 
     def on_body(self, body: bytes) -> None:
@@ -177,19 +179,20 @@ class FastLane(HttpToolsProtocol):
         if self.body_bytes > self.state.config.body_bytes_max:
             self.refuse(too_large(self.body_bytes, self.state.config.body_bytes_max))
             return
-        turn.parts.append(body)
+        turn.add_body(body)
 
     def on_message_complete(self) -> None:
-        if self.stage == _CLOSING or self.replay:
+        if self.stage == CLOSING or self.replay:
             return
         turn, self.turn = self.turn, None
-        self.stage = _IDLE
+        self.heads.clear()  # trailers: they must not become headers of the next request
+        self.stage = IDLE
         self.since_s = self.state.now_s
         self.fed = 0
         if turn is not None:
-            parts = turn.parts
-            turn.body = parts[0] if len(parts) == 1 else b"".join(parts)
-            turn.parts = []
+            if turn.parts is not None:
+                turn.body = b"".join(turn.parts)
+                turn.parts = None
             turn.run()
         elif self.asgi_body:
             self.asgi_body = False
@@ -197,26 +200,18 @@ class FastLane(HttpToolsProtocol):
 
     # requests
 
-    def _begin_turn(self, route: HotRoute) -> None:
-        state = self.state
-        service = state.service
-        if (service.late or service.phase == "draining") and self._shed(route):
+    def _look_ahead(self, turn: Turn, seen: dict[bytes, bytes]) -> None:
+        """What the head says of the body to come."""
+        length = seen.get(b"content-length")
+        limit = self.state.config.body_bytes_max
+        if length is not None and int(length) > limit:
+            self.refuse(too_large(int(length), limit))
             return
-        parser = self.parser
-        old = parser.get_http_version() == "1.0"
-        turn = Turn(self, route, keep=parser.should_keep_alive(), old=old)
-        self.turn = turn
-        line = self.line
-        line.append(turn)
-        length = self.seen.get(b"content-length")
-        if length is not None and int(length) > state.config.body_bytes_max:
-            self.refuse(too_large(int(length), state.config.body_bytes_max))
-            return
-        if b"expect" in self.seen and not old:
-            turn.continue_wanted = self.seen[b"expect"].lower() == b"100-continue"
-            if line[0] is turn:
+        if b"expect" in seen and not turn.old:
+            turn.continue_wanted = seen[b"expect"].lower() == b"100-continue"
+            if self.line[0] is turn:
                 self._continue(turn)
-        if len(line) > PIPELINE_MAX:
+        if len(self.line) > PIPELINE_MAX:
             self.flow.pause_reading()
 
     def _shed(self, route: HotRoute) -> bool:
@@ -226,7 +221,8 @@ class FastLane(HttpToolsProtocol):
             return False
         parser = self.parser
         old = parser.get_http_version() == "1.0"
-        turn = Turn(self, route, keep=parser.should_keep_alive(), old=old)
+        keep = parser.should_keep_alive() and b"expect" not in self.seen
+        turn = Turn(self, route, self.seen, keep=keep, old=old)
         self.line.append(turn)
         turn.fail(error)
         return True
@@ -253,7 +249,7 @@ class FastLane(HttpToolsProtocol):
             "path": self.root_path + (unquote(path) if "%" in path else path),
             "raw_path": self.root_path.encode("ascii") + url.path,
             "query_string": url.query or b"",
-            "headers": self.headers,
+            "headers": list(self.seen.items()),
             "state": self.app_state.copy(),
         }
         self.cycle = RequestResponseCycle(
@@ -278,7 +274,6 @@ class FastLane(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """An ASGI answer is written."""
-        self.server_state.total_requests += 1
         head = self.line[0] if self.line else None
         if isinstance(head, RequestResponseCycle):
             self.advance(head.keep_alive)
@@ -305,16 +300,16 @@ class FastLane(HttpToolsProtocol):
                 break
             line.popleft()
             keep = head.keep
-        if self.stage == _IDLE:
+        if self.stage == IDLE:
             self.since_s = self.state.now_s
         if self.flow.read_paused and not self.flow.write_paused and len(line) <= PIPELINE_MAX:
             self.flow.resume_reading()
 
     def _close_after_answer(self) -> None:
         """Close, but when the client may still be sending let it read the answer first."""
-        sending = self.stage != _IDLE
+        sending = self.stage != IDLE
         rest, self.line = self.line, deque()
-        self.stage = _CLOSING
+        self.stage = CLOSING
         self.since_s = self.state.now_s
         self.turn = None
         for entry in rest:
@@ -333,26 +328,15 @@ class FastLane(HttpToolsProtocol):
 
     def refuse(self, error: UserError) -> None:
         """Answer what cannot be read any further, in its place in line, and read no more."""
-        if self.stage == _CLOSING:
+        if self.stage == CLOSING:
             return
         turn = self.turn
         if turn is None:
-            turn = Turn(self, self.state.no_route, keep=False, old=False)
+            turn = Turn(self, self.state.no_route, self.seen, keep=False, old=False)
             self.line.append(turn)
         turn.keep = False
-        self.stage = _CLOSING
+        self.stage = CLOSING
         turn.fail(error)
-
-    def _refuse_head(self) -> None:
-        limit = self.state.config.header_bytes_max
-        self.refuse(
-            UserError(
-                431,
-                "headers_too_large",
-                f"the request line and headers exceed {limit} bytes",
-                hint="header_bytes_max sets the limit",
-            )
-        )
 
     def _parser_failed(self, exc: Exception) -> None:
         cause = exc.__context__
@@ -377,18 +361,18 @@ class FastLane(HttpToolsProtocol):
         self.replay = False
         kept = [
             b"%b: %b\r\n" % (name, value)
-            for name, value in self.headers
+            for name, value in self.seen.items()
             if name not in {b"upgrade", b"connection", b"http2-settings"}
         ]
         version = self.parser.get_http_version().encode()
         head = b"%b %b HTTP/%b\r\n%b\r\n" % (method, self.url, version, b"".join(kept))
         self.parser = httptools.HttpRequestParser(self)
-        self.stage, self.fed = _IDLE, 0
+        self.stage, self.fed = IDLE, 0
         self.data_received(head + rest)
 
     def drop(self) -> None:
         """Cut the connection at once and cancel all it has."""
-        self.stage = _CLOSING
+        self.stage = CLOSING
         self.transport.abort()
         for entry in self.line:
             if isinstance(entry, Turn):
@@ -396,7 +380,7 @@ class FastLane(HttpToolsProtocol):
 
     def shutdown(self) -> None:
         """Close if nothing is being served, else after the last answer."""
-        if not self.line and self.stage != _BODY:
+        if not self.line and self.stage != BODY:
             self.transport.close()
             return
         for entry in self.line:
@@ -404,59 +388,3 @@ class FastLane(HttpToolsProtocol):
                 entry.keep = False
             else:
                 entry.keep_alive = False
-
-    def sweep(self, now_s: float) -> None:
-        """Enforce the time limits of this connection."""
-        limits = self.state.config
-        waited_s = now_s - self.since_s
-        if self.flow.write_paused:
-            self._sweep_unread(now_s)
-        elif self.stage == _BODY:
-            self._sweep_body(now_s, waited_s)
-        elif self.stage == _HEAD:
-            if waited_s > limits.header_s_max:
-                self.refuse(
-                    UserError(
-                        408,
-                        "header_timeout",
-                        f"headers took longer than {limits.header_s_max:g} s",
-                        hint="header_s_max sets the limit",
-                    )
-                )
-        elif self.line:
-            return
-        elif self.stage == _CLOSING:
-            if waited_s > self.state.close_linger_s:
-                self.transport.abort()
-        elif waited_s > limits.keep_alive_s:
-            self.transport.close()
-
-    def _sweep_body(self, now_s: float, waited_s: float) -> None:
-        limits = self.state.config
-        taken_s = now_s - self.body_since_s
-        silent = waited_s > limits.body_gap_s_max
-        rate = self.body_bytes / max(taken_s, 1e-9)
-        slow = taken_s > limits.body_gap_s_max and rate < limits.body_rate_bytes_s_min
-        if not silent and not slow:
-            return
-        if self.turn is None and (not self.asgi_body or self.cycle.response_complete):
-            self.drop()  # it is already answered
-            return
-        what = f"silent for longer than {limits.body_gap_s_max:g} s"
-        setting = "body_gap_s_max"
-        if not silent:
-            what = f"slower than {limits.body_rate_bytes_s_min:g} bytes/s"
-            setting = "body_rate_bytes_s_min"
-        self.refuse(
-            UserError(
-                408, "body_timeout", f"the body came {what}", hint=f"{setting} sets the limit"
-            )
-        )
-
-    def _sweep_unread(self, now_s: float) -> None:
-        unsent = self.transport.get_write_buffer_size()
-        if unsent < self.stuck_bytes:
-            self.stuck_bytes = unsent
-            self.since_s = now_s
-        elif now_s - self.since_s > self.state.config.body_gap_s_max:
-            self.drop()

@@ -25,10 +25,11 @@ def _unreachable(_: Exchange) -> None:
 class LaneState:
     """Shared by every `FastLane`."""
 
-    def __init__(self, service: Service, hot: dict[bytes, HotRoute]) -> None:
+    def __init__(self, service: Service) -> None:
         self.service = service
-        self.hot = hot
+        self.hot = service.hot
         self.config: ServerConfig = service.config.server
+        self.head_bytes_max = self.config.header_bytes_max
         self.closing = False
         """Answers say `connection: close` from now on."""
         self.now_s = time.monotonic()
@@ -64,12 +65,12 @@ class LaneState:
         return head
 
     def head(self, status: int, content_type: str) -> bytes:
-        """Status line, date and content type of any answer."""
+        """Status line, date and content type of any answer, up to the request id."""
         head = self._heads.get((status, content_type))
         if head is None:
             title = "OK" if status == 200 else TITLES.get(status, "Status")
             kind = content_type.replace("\r", " ").replace("\n", " ")
-            head = b"HTTP/1.1 %d %b\r\ndate: %b\r\ncontent-type: %b\r\n" % (
+            head = b"HTTP/1.1 %d %b\r\ndate: %b\r\ncontent-type: %b\r\nx-request-id: " % (
                 status,
                 title.encode(),
                 self.date,

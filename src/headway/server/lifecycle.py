@@ -22,6 +22,7 @@ from headway.server.clock import Heartbeat
 from headway.server.lane_state import LaneState
 from headway.server.routes import hot_table
 from headway.server.service import Service
+from headway.server.sweep import sweep
 from headway.server.uvicorn_names import missing_names
 
 try:
@@ -42,7 +43,8 @@ class Replica:
 
     def __init__(self, service: Service, *, fast: bool | None = None) -> None:
         self.service = service
-        self.lanes = LaneState(service, hot_table(service))
+        self.lanes = LaneState(service)
+        service.hot.update(hot_table(service))
         self.state = ServerState()
         self.port = 0
         missing = missing_names()
@@ -83,8 +85,8 @@ class Replica:
 
     def models_changed(self) -> None:
         """Models were added to or removed from the service: take the routes anew."""
-        self.lanes.hot.clear()
-        self.lanes.hot.update(hot_table(self.service))
+        self.service.hot.clear()
+        self.service.hot.update(hot_table(self.service))
 
     def stop(self, *, linger: bool = True) -> None:
         """Begin to leave; a second call forces it."""
@@ -189,6 +191,7 @@ class Replica:
         service.loop_lag_s = lag_s
         service.late = lag_s > service.config.server.loop_lag_s_max
         service.pump()
+        self.state.total_requests = sum(service.front_status().answers.values())
         now_s = service.now()
         if now_s - self._swept_s < self.lanes.sweep_s:
             return
@@ -197,7 +200,7 @@ class Replica:
         self.state.default_headers = [(b"date", self.lanes.date)]
         if self.fast:
             for connection in list(self.state.connections):
-                connection.sweep(self.lanes.now_s)  # type: ignore[union-attr]
+                sweep(connection, self.lanes.now_s)  # type: ignore[arg-type]
 
 
 async def serve(

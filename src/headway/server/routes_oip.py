@@ -61,12 +61,13 @@ class _Join:
         if ex.finished:
             return
         if result.status != 200:
-            ex.fail(error_of(result))
             ex.cancel()
+            ex.fail(error_of(result))
             return
         try:
             self._pieces[at] = unpack_tensors(result.body)
         except msgspec.DecodeError:
+            ex.cancel()
             ex.fail(
                 UserError(
                     500,
@@ -75,7 +76,6 @@ class _Join:
                     hint="return a dict of output name to array",
                 )
             )
-            ex.cancel()
             return
         self._left -= 1
         if self._left == 0:
@@ -103,12 +103,12 @@ def infer(ex: Exchange) -> None:
     requests: list[Request] = []
     for at, (rows, parts) in enumerate(pieces):
         payload = pack_tensors(parts, wanted=call.wanted, binary=call.binary)
-        request = ex.submit(payload, Codec.TENSORS, rows=rows, reply=_Piece(join, at))
+        request = ex.request(payload, Codec.TENSORS, rows=rows, reply=_Piece(join, at))
         request.priority = request.priority or call.priority
         if call.timeout_s is not None:
             request.expires_s = request.arrival_s + call.timeout_s
         requests.append(request)
-    ex.own(requests)
+    ex.work = requests
     for request in requests:
         if ex.finished:  # an earlier piece was refused, and the call with it
             break

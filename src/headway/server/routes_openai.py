@@ -64,8 +64,8 @@ class _Join:
         if self._ex.finished:
             return
         if result.status != 200:
-            self._ex.fail(error_of(result))
             self._ex.cancel()
+            self._ex.fail(error_of(result))
             return
         self._parts[at] = result
         self._left -= 1
@@ -111,11 +111,11 @@ def embeddings(ex: Exchange) -> None:
     join = _Join(ex, served, call)
     requests = join.requests
     for at, payload in enumerate(call.payloads):
-        request = ex.submit(payload, Codec.EMBED, reply=_Part(join, at))
+        request = ex.request(payload, Codec.EMBED, reply=_Part(join, at))
         if call.priority and not request.priority:
             request.priority = call.priority
         requests.append(request)
-    ex.own(requests)
+    ex.work = requests
     for request in requests:
         if ex.finished:  # an earlier one was refused, and the call with it
             break

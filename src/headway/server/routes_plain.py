@@ -8,16 +8,17 @@ from __future__ import annotations
 from headway.core.request import Codec
 from headway.server.exchange import Exchange
 
-_NOT_JSON = ("application/octet-stream",)
+_CURL_DEFAULT = b"application/x-www-form-urlencoded"
 
 
 def predict(ex: Exchange) -> None:
     """Hand the body to the model. A body without a content type is taken as JSON."""
-    kind = ex.seen.get(b"content-type")
-    json = kind is None or b"json" in kind or kind.startswith(b"application/x-www-form-urlencoded")
-    request = ex.submit(ex.body, Codec.JSON if json else Codec.RAW)
-    ex.own(request)
+    kind = ex.seen.get(b"content-type", b"application/json")
+    json = kind == b"application/json" or b"json" in kind or kind == _CURL_DEFAULT
+    request = ex.request(ex.body, Codec.JSON if json else Codec.RAW)
+    ex.work = request
     served = ex.route.served
-    if served is None:
-        served = ex.service.only()
-    ex.service.submit(served, request)
+    if served is None or not served.started:
+        served = served or ex.service.only()
+        ex.service.check_started(served)
+    served.runtime.submit(request)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headway.core.request import ItemResult
 from headway.core.wire.problem import Answer
 from headway.server.exchange import EVENT_STREAM, STREAM_HEADERS, Exchange
 from headway.server.service import HotRoute
@@ -23,37 +24,70 @@ class Turn(Exchange):
 
     __slots__ = ("continue_wanted", "keep", "lane", "old", "out", "parts")
 
-    def __init__(self, lane: FastLane, route: HotRoute, *, keep: bool, old: bool) -> None:
-        super().__init__(lane.state.service, route, lane.seen)
-        self.service.in_flight += 1
+    def __init__(  # sets its base's attributes itself: a call less for every request
+        self, lane: FastLane, route: HotRoute, seen: dict[bytes, bytes], *, keep: bool, old: bool
+    ) -> None:
+        service = lane.state.service
+        service.in_flight += 1
+        self.service = service
+        self.route = route
+        self.seen = seen
+        self.body = b""
+        self.finished = False
+        self.streaming = False
+        self.trace = ""
+        self.work = None
         self.lane = lane
         self.keep = keep
         self.old = old
         """An HTTP/1.0 client: no chunked answers."""
         self.out = b""
         """Bytes that wait for the answers before this one."""
-        self.parts: list[bytes] = []
+        self.parts: list[bytes] | None = None
+        """The body's pieces, when there are several."""
         self.continue_wanted = False
 
-    def send_ok(self, content_type: str, body: bytes) -> None:
-        if self.finished:
+    def done(self, result: ItemResult) -> None:
+        """The answer. The plain case, written out, is what nearly every request takes."""
+        lane = self.lane
+        state = lane.state
+        if (
+            self.finished
+            or result.status != 200
+            or self.streaming
+            or not self.keep
+            or self.old
+            or state.closing
+            or len(lane.line) != 1
+        ):
+            super().done(result)
             return
-        state = self.lane.state
-        head = state.heads.get(content_type)
+        head = state.heads.get(result.content_type)
         if head is None:
-            head = state.head_200(content_type)
-        if not self.keep or state.closing:
-            self.keep = False
-            head += b"connection: close\r\n"
-        elif self.old:
-            head += b"connection: keep-alive\r\n"
-        out = b"%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n%b" % (
-            head,
-            self.trace,
-            len(body),
-            body,
+            head = state.head_200(result.content_type)
+        body = result.body
+        lane.transport.write(
+            b"%b%b\r\ncontent-length: %d\r\n\r\n%b"
+            % (head, self.trace.encode("latin-1"), len(body), body)
         )
-        self._finish(200, out)
+        self.finished = True
+        self.work = None
+        self.service.in_flight -= 1
+        self.route.answered += 1
+        lane.line.clear()
+        lane.since_s = state.now_s
+
+    def add_body(self, body: bytes) -> None:
+        """One more piece of the request's body."""
+        if not self.body:
+            self.body = body
+        elif self.parts is None:
+            self.parts = [self.body, body]
+        else:
+            self.parts.append(body)
+
+    def send_ok(self, content_type: str, body: bytes) -> None:
+        self.send(Answer(200, body, content_type))
 
     def send(self, answer: Answer) -> None:
         if self.finished:
@@ -85,7 +119,9 @@ class Turn(Exchange):
         if state.closing:
             self.keep = False
         lines = [
-            b"%bx-request-id: %b\r\n" % (state.head(status, content_type), self.trace),
+            state.head(status, content_type),
+            self.trace_id().encode("latin-1"),
+            b"\r\n",
             *(f"{name}: {value}\r\n".encode("latin-1") for name, value in headers),
         ]
         if not self.keep:
@@ -109,11 +145,11 @@ class Turn(Exchange):
 
     def _finish(self, status: int, out: bytes) -> None:
         self.finished = True
+        self.work = None
         service = self.service
         service.in_flight -= 1
         service.count(self.route.label, status)
         lane = self.lane
-        lane.server_state.total_requests += 1
         if lane.line[0] is self:
             if out:
                 lane.transport.write(out)

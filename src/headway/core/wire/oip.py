@@ -151,21 +151,8 @@ def check(parts: Sequence[Part], specs: Sequence[TensorSpec]) -> int:
 
     Raises UserError 400 naming the tensor, what came and what was wanted.
     """
-    given = [p.name for p in parts]
-    for name in given:
-        if given.count(name) > 1:
-            raise _bad(f"input {name!r} is given twice", hint="give each tensor once")
+    _check_names([p.name for p in parts], [s.name for s in specs])
     declared = {s.name: s for s in specs}
-    if declared:
-        wanted = ", ".join(declared)
-        for name in given:
-            if name not in declared:
-                raise _bad(f"unknown input {name!r}", hint=f"the model's inputs are: {wanted}")
-        for name in declared:
-            if name not in given:
-                raise _bad(f"input {name!r} is missing", hint=f"the model's inputs are: {wanted}")
-    if not parts:
-        raise _bad("inputs is empty", hint="send at least one tensor")
     for part in parts:
         _check_part(part, declared.get(part.name))
     rows = {p.shape[0] for p in parts}
@@ -173,6 +160,21 @@ def check(parts: Sequence[Part], specs: Sequence[TensorSpec]) -> int:
         told = ", ".join(f"{p.name} {list(p.shape)}" for p in parts)
         raise _bad(f"inputs differ in their first dimension: {told}", hint="it is the batch")
     return rows.pop()
+
+
+def _check_names(given: Sequence[str], declared: Sequence[str]) -> None:
+    if not given:
+        raise _bad("inputs is empty", hint="send at least one tensor")
+    if len(set(given)) < len(given):
+        twice = next(name for name in given if given.count(name) > 1)
+        raise _bad(f"input {twice!r} is given twice", hint="give each tensor once")
+    hint = "the model's inputs are: " + ", ".join(declared)
+    for name in given:
+        if declared and name not in declared:
+            raise _bad(f"unknown input {name!r}", hint=hint)
+    for name in declared:
+        if name not in given:
+            raise _bad(f"input {name!r} is missing", hint=hint)
 
 
 def _check_part(part: Part, spec: TensorSpec | None) -> None:
@@ -315,14 +317,14 @@ def join_rows(pieces: Sequence[Tensors]) -> Tensors:
     for i, (name, datatype, shape, raw, _) in enumerate(first.parts):
         same = [p.parts[i] for p in pieces]
         rows = sum(p[2][0] for p in same)
-        shape = (rows, *shape[1:])
+        joined = (rows, *shape[1:])
         if raw is not None:
             data = memoryview(b"".join([p[3] for p in same if p[3] is not None]))
-            parts.append((name, datatype, shape, data, None))
+            parts.append((name, datatype, joined, data, None))
         else:
             texts = [bytes(p[4])[1:-1] for p in same if p[4] is not None]
             text = b"[" + b",".join([t for t in texts if t]) + b"]"
-            parts.append((name, datatype, shape, None, memoryview(text)))
+            parts.append((name, datatype, joined, None, memoryview(text)))
     return Tensors(parts)
 
 
@@ -357,7 +359,7 @@ def server_metadata(version: str) -> Answer:
 
 
 def model_metadata(name: str, info: ModelInfo | None) -> Answer:
-    """`GET /v2/models/{m}`; tensors are empty until the model is loaded, or when it declares none."""
+    """`GET /v2/models/{m}`; no tensors until it is loaded, or when it declares none."""
     info = info or ModelInfo(name)
     return json_answer(
         {

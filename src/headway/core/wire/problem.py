@@ -73,6 +73,7 @@ _OPENAI_TYPES = {
     504: "timeout",
 }
 
+_CODE = re.compile(r"[\w.-]{1,64}", re.ASCII)
 _POSITION = re.compile(r"\(byte (\d+)\)")
 _FIELD = re.compile(r"at `\$\.?(.*?)`$")
 
@@ -99,6 +100,8 @@ def problem(dialect: Dialect, error: UserError) -> Answer:
     """Render an error. 429 and 503 always carry Retry-After, in whole seconds, at least 1 (Q10)."""
     status = error.status
     code = error.code or _DEFAULT_CODES.get(status, "error")
+    if not _CODE.fullmatch(code):
+        code = "error"  # a model may say anything; a header may not
     headers: list[tuple[str, str]] = []
     if status in {429, 503} or error.retry_after_s is not None:
         headers.append(("retry-after", str(max(1, ceil(error.retry_after_s or 1.0)))))
