@@ -16,7 +16,7 @@ from headway.core.ports import ModelInfo
 from headway.server.clock import LoopClock
 from headway.sim.arrivals import Arrival, ClosedLoop, Marks, log_uniform, poisson, tied
 from headway.sim.replica import Crashes, Log, Replica, warm_runs
-from headway.sim.service import ServiceTime
+from headway.sim.run_time import ServiceTime
 from tests.parity.virtual_loop import Inbox, InboxTimer, VirtualLoop
 
 SEEDS = range(50)
@@ -71,7 +71,9 @@ class Case:
         )
         warm = warm_runs(service, cap, 64.0) if rng.random() < 0.5 else []
         info = ModelInfo(name="m", form=form, warm=warm)
-        return Replica(config, service, info=info, crashes=self._crashes(workers), **where)
+        replica = Replica(config, service, info=info, crashes=self._crashes(workers), **where)
+        replica.executor.hop_s = 0.0 if exact else rng.choice([0.0, 0.0005])
+        return replica
 
     def load(self) -> list[Arrival] | ClosedLoop:
         rng = random.Random(f"{self.seed} load")

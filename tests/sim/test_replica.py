@@ -12,7 +12,7 @@ from headway.core.events import WorkerChanged
 from headway.core.slo import Objective
 from headway.sim.arrivals import ClosedLoop, Marks, even, log_uniform, poisson
 from headway.sim.replica import Crashes, Log, Replica
-from headway.sim.service import ServiceTime
+from headway.sim.run_time import ServiceTime
 from headway.sim.summary import summarize
 
 POLICIES = ("greedy", "deadline", "static")

@@ -25,7 +25,7 @@ from headway.core.ports import ModelInfo
 from headway.core.slo import Objective
 from headway.sim.arrivals import Arrival, ClosedLoop, Marks, bursty, even, parse_sizes, poisson
 from headway.sim.replica import Crashes, Replica, warm_runs
-from headway.sim.service import ServiceTime
+from headway.sim.run_time import ServiceTime
 from headway.sim.summary import Summary, summarize
 from headway.sim.trace import read_trace
 

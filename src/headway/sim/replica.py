@@ -109,7 +109,6 @@ class Replica:
         *,
         info: ModelInfo | None = None,
         crashes: Crashes | None = None,
-        hop_s: float = 0.0,
         timeline: Timeline | None = None,
         scheduler: Scheduler | None = None,
     ) -> None:
@@ -120,7 +119,6 @@ class Replica:
             service_s,
             workers=config.workers,
             info=info or ModelInfo(name=config.name),
-            hop_s=hop_s,
         )
         self.batcher = Batcher(config)
         self.driver = BatchDriver(self.batcher, self.executor, scheduler or world.scheduler())
