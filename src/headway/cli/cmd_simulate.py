@@ -24,10 +24,10 @@ from headway.core.policy.catalog import BATCHING
 from headway.core.ports import ModelInfo
 from headway.core.slo import Objective
 from headway.sim.arrivals import Arrival, ClosedLoop, Marks, bursty, even, parse_sizes, poisson
+from headway.sim.recorded_load import read_trace
 from headway.sim.replica import Crashes, Replica, warm_runs
 from headway.sim.run_time import ServiceTime
 from headway.sim.summary import Summary, summarize
-from headway.sim.trace import read_trace
 
 _RATE = 100.0
 _CLIENTS = 16

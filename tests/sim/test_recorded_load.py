@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headway.core.errors import UserError
-from headway.sim.trace import parse_trace, read_trace
+from headway.sim.recorded_load import parse_trace, read_trace
 
 TRACES = Path(__file__).parents[1] / "data" / "traces"
 
