@@ -10,6 +10,7 @@ rebuilt when half of them is marked.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
@@ -36,6 +37,7 @@ class WaitingRoom:
         "_ages",
         "_classes",
         "_deadlines",
+        "_entries",
         "_marked",
         "bytes",
         "classed",
@@ -56,6 +58,7 @@ class WaitingRoom:
         self._ages: deque[Request] = deque()
         self._deadlines: list[tuple[float, int, Request]] = []
         self._marked = 0
+        self._entries = 0
 
     def add(self, request: Request, level: int, due_s: float) -> None:
         """Let a request wait. Lower `level` goes first, then the earlier `due_s`, then arrival."""
@@ -68,8 +71,15 @@ class WaitingRoom:
             heap = self._classes[key] = []
         heappush(heap, (level, due_s, request.id, request))
         if request.expires_s < inf:
-            heappush(self._deadlines, (request.expires_s, request.id, request))
-        self._ages.append(request)
+            # One that comes back (its worker died, or it is served late) may still have its first
+            # entry here: the count keeps requests themselves from being compared.
+            self._entries += 1
+            heappush(self._deadlines, (request.expires_s, self._entries, request))
+        ages = self._ages
+        if ages and request.arrival_s < ages[-1].arrival_s:
+            insort(ages, request, key=_arrival_s)
+        else:
+            ages.append(request)
         self.requests += 1
         self.rows += request.rows
         self.bytes += len(request.payload)
@@ -168,15 +178,15 @@ class WaitingRoom:
 
     def expired(self, now: float) -> list[Request]:
         """Requests that may wait no longer. They stay until removed or demoted."""
-        out: list[Request] = []
+        out: dict[int, Request] = {}
         heap = self._deadlines
         while heap and (heap[0][0] <= now or heap[0][2].state is not State.WAITING):
             request = heappop(heap)[2]
             if request.state is State.WAITING and request.expires_s <= now:
-                out.append(request)
+                out[request.id] = request
         if self.wait_s_max < inf:
             self._too_old(now, out)
-        return out
+        return list(out.values()) if out else []
 
     def next_expiry_s(self) -> float:
         """When `expired` will next have something to say, `inf` for never."""
@@ -199,12 +209,13 @@ class WaitingRoom:
                     seen.add(request.id)
                     yield request
 
-    def _too_old(self, now: float, out: list[Request]) -> None:
-        ages, limit_s = self._ages, now - self.wait_s_max
-        while ages and (ages[0].state is not State.WAITING or ages[0].arrival_s <= limit_s):
+    def _too_old(self, now: float, out: dict[int, Request]) -> None:
+        ages, limit_s = self._ages, self.wait_s_max
+        # The same sum as in `next_expiry_s`: rounded otherwise, that time would come and go.
+        while ages and (ages[0].state is not State.WAITING or ages[0].arrival_s + limit_s <= now):
             request = ages.popleft()
-            if request.state is State.WAITING and not request.demoted and request not in out:
-                out.append(request)
+            if request.state is State.WAITING and not request.demoted:
+                out[request.id] = request
 
     def _push(self, request: Request) -> None:
         key = size_class(request.size) if self.classed else 0
@@ -251,6 +262,10 @@ class WaitingRoom:
         self._deadlines = [e for e in self._deadlines if e[2].state is State.WAITING]
         heapify(self._deadlines)
         self._marked = 0
+
+
+def _arrival_s(request: Request) -> float:
+    return request.arrival_s
 
 
 def _live(entry: Entry) -> bool:
