@@ -32,9 +32,7 @@ def overlaps(*stages: Stage) -> int:
         finished = {e.batch_id: e.now for e in stage.events if hasattr(e, "run_s")}
         spans += [(b.closed_s, finished[b.id]) for b in stage.batches if b.id in finished]
     spans.sort()
-    return sum(
-        later[0] < sooner[1] - 1e-12 for sooner, later in pairwise(spans)
-    )
+    return sum(later[0] < sooner[1] - 1e-12 for sooner, later in pairwise(spans))
 
 
 def test_a_light_model_waits_at_most_a_slot_beside_a_heavy_one() -> None:

@@ -192,15 +192,16 @@ class WaitingRoom:
 
     def expired(self, now: float) -> list[Request]:
         """Requests that may wait no longer. They stay until removed or demoted."""
-        out: list[Request] = []
+        # By id: one that came back from a lost worker has several entries.
+        out: dict[int, Request] = {}
         heap = self._deadlines
         while heap and (heap[0][0] <= now or heap[0][2].state is not State.WAITING):
             request = heappop(heap)[2]
             if request.state is State.WAITING and request.expires_s <= now:
-                out.append(request)
+                out[request.id] = request
         if self.wait_s_max < inf:
             self._too_old(now, out)
-        return out
+        return list(out.values())
 
     def next_expiry_s(self) -> float:
         """When `expired` will next have something to say, `inf` for never."""
@@ -223,16 +224,14 @@ class WaitingRoom:
                     seen.add(request.id)
                     yield request
 
-    def _too_old(self, now: float, out: list[Request]) -> None:
+    def _too_old(self, now: float, out: dict[int, Request]) -> None:
         # The same sum as in `next_expiry_s`: a difference would round otherwise, and at that very
         # moment nobody would be too old yet.
         ages, wait_s_max = self._ages, self.wait_s_max
-        seen = {request.id for request in out}
         while ages and (ages[0][0] + wait_s_max <= now or ages[0][2].state is not State.WAITING):
             request = heappop(ages)[2]
-            if request.state is State.WAITING and request.id not in seen:
-                seen.add(request.id)
-                out.append(request)
+            if request.state is State.WAITING:
+                out[request.id] = request
 
     def _push(self, request: Request) -> None:
         key = size_class(request.size) if self.classed else 0
