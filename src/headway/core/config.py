@@ -127,6 +127,9 @@ class ServerConfig:
     )
     keep_alive_s: float = _set(75.0, "how long an idle connection is kept", low=0, open=True)
     connections_max: int = _set(4096, "open connections; more are answered 503 and closed", low=1)
+    stream_buffer_bytes_max: int = _set(
+        2**20, "unsent bytes of one stream whose client does not read, before it is cut", low=1
+    )
     loop_lag_s_max: float = _set(
         0.5, "refuse new work while the front end itself runs this late", low=0, open=True
     )

@@ -186,7 +186,9 @@ class ServiceCurve:
         for k, band in enumerate(self.bands):
             rows = min(1 << k, cap)
             if band is not None and (1 << k) < 2 * cap:
-                out.append((rows, rows / self.predict(rows, size, rows * size)))
+                run_s = self.predict(rows, size, rows * size)
+                if run_s > 0:  # a size of 0 takes no time where time is all size
+                    out.append((rows, rows / run_s))
         return out
 
     def _near(self, k: int) -> Band | None:

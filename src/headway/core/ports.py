@@ -75,6 +75,47 @@ class ModelInfo:
     warmup_s: float = 0.0
 
 
+@dataclass(slots=True)
+class ModelStatus:
+    """Where one model stands, as health routes and gauges tell it. A snapshot."""
+
+    phase: str
+    """`import`, `load`, `warmup`, `ready`, `lost` (no worker is up) or `failed` (for good)."""
+    ready: bool = False
+    share: float = 0.0
+    """Of the phase that is done, in [0, 1]."""
+    detail: str = ""
+    error: str = ""
+    """Why it failed, when it did."""
+    info: ModelInfo | None = None
+    workers: int = 0
+    workers_up: int = 0
+    waiting_requests: int = 0
+    waiting_rows: int = 0
+    running_requests: int = 0
+    rows_max: int = 0
+    """Rows one batch may hold now; 0 when unknown. Requests with more rows are sent in parts."""
+    stalled_s: float = 0.0
+    """Work is pending and nothing has moved for this long; 0 when idle or moving."""
+    advice: str = ""
+    """What a person should know about how batches form here."""
+    curve: dict[str, object] = field(default_factory=dict)
+    """What is known of the service curve, for people."""
+
+
+@dataclass(slots=True)
+class FrontStatus:
+    """Where the HTTP front end stands, for gauges and health."""
+
+    phase: str
+    uptime_s: float
+    connections: int
+    in_flight: int
+    loop_lag_s: float
+    answers: dict[tuple[str, int], int]
+    """HTTP answers so far by route and status."""
+
+
 class WorkerSink(Protocol):
     """Where an executor reports. Every call comes on the driver's thread."""
 
