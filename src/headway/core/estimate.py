@@ -61,7 +61,7 @@ class Band:
         share = max(1.0 / self.n, 1.0 / MEMORY_BATCHES)
         if self.n > 2:
             guess_s = self.at(work)
-            error = (run_s - guess_s) / guess_s if guess_s > 0 else 0.0
+            error = (run_s - guess_s) / guess_s
             self.spread += share * (min(error * error, 4.0) - self.spread)
         dw, ds = work - self.mean_work, run_s - self.mean_s
         self.mean_rows += share * (rows - self.mean_rows)
@@ -186,9 +186,7 @@ class ServiceCurve:
         for k, band in enumerate(self.bands):
             rows = min(1 << k, cap)
             if band is not None and (1 << k) < 2 * cap:
-                run_s = self.predict(rows, size, rows * size)
-                if run_s > 0:  # a size of 0 takes no time where time is all size
-                    out.append((rows, rows / run_s))
+                out.append((rows, rows / self.predict(rows, size, rows * size)))
         return out
 
     def _near(self, k: int) -> Band | None:
