@@ -162,6 +162,20 @@ def test_one_that_is_late_while_waiting_may_use_the_allowance() -> None:
     assert [b.requests[0] for b in stage.batches[2:]] == [fresh[0][0], late]
 
 
+def test_only_a_few_wait_to_be_late_at_once_however_much_is_allowed() -> None:
+    stage = stage_10ms(objective="p50<55ms")
+    stage.ask()
+    stage.world.run(0.0)
+    answers = []
+    for _ in range(40):
+        stage.batcher.door.budget.left = 10.0
+        answers.append(stage.ask())
+    stage.world.run()
+    assert sum(r.demoted for r, _ in answers) == 10
+    assert sum(status(a) == 200 for _, a in answers) == 14
+    assert sum(status(a) == 429 for _, a in answers) == 26
+
+
 def test_no_hold_outlasts_the_slack_of_the_most_urgent() -> None:
     stage = Stage("10s", policy="deadline", info=SIZED, max_batch_size=4)
     stage.batcher.curve.best_rows = lambda size, cap: cap  # type: ignore[method-assign]

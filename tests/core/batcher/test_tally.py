@@ -28,7 +28,7 @@ def test_full_batches_need_no_advice_and_small_ones_name_the_cap() -> None:
 
 def test_old_habits_are_forgotten() -> None:
     tally = Tally()
-    for i in range(10 * COUNT_MAX):
+    for i in range(40 * COUNT_MAX):
         tally.arrived(1, float(i), alone=True)
     for i in range(COUNT_MAX):
         tally.arrived(1, float(i), alone=False)
