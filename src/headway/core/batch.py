@@ -6,14 +6,15 @@ Knows how size adds up in a batch (padded or packed); must not know how a worker
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
 from headway.core.request import ItemResult, Request
 
 Form = Literal["list", "padded", "packed"]
-"""How a model lays a batch out: as a list (sizes do not matter to each other), padded to the longest, or packed."""
+"""How a model lays a batch out: as a list (sizes do not matter to each other), padded to the
+longest, or packed."""
 
 
 class Close(StrEnum):
@@ -66,8 +67,8 @@ class Batch:
     """Rows left waiting when it closed."""
     padded_rows: int = 0
     """Rows added so that the row count is one the model allows (B7)."""
-    remaining: int = field(default=0)
-    """Requests not yet answered; a stream's members end one by one."""
+    remaining_rows: int = 0
+    """Rows not yet answered; a stream's members end one by one."""
 
     def padded(self, form: Form) -> float:
         """Size units the device computes: rows x longest where padded, the plain sum otherwise."""

@@ -2,7 +2,8 @@
 from here.
 
 Names end in their unit. Values are validated in one place (`validate`), before anything starts.
-Knows nothing of files or environments: `cli.load_config` fills these classes in and remembers each origin.
+Knows nothing of files or environments: `cli.load_config` fills these classes in and remembers each
+origin.
 """
 
 from __future__ import annotations
@@ -205,7 +206,8 @@ def _check_model(m: ModelConfig) -> None:
     for limit in ("queue_requests_max", "queue_rows_max"):
         if getattr(m, limit) < cap:
             raise ConfigError(
-                f"{limit} ({getattr(m, limit)}) is below max_batch_size ({cap}): full batches could never form",
+                f"{limit} ({getattr(m, limit)}) is below max_batch_size ({cap}):"
+                " full batches could never form",
                 param=limit,
                 hint=f"raise {limit} to at least {cap} or lower max_batch_size",
             )

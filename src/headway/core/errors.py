@@ -10,9 +10,9 @@ from __future__ import annotations
 class UserError(Exception):
     """What somebody outside did wrong, or met: enough to answer them in any protocol.
 
-    `status` is the HTTP status, `code` a stable machine-readable word, `message` says what was wrong
-    and `hint` what to change. `retry_after_s` is set where trying again later can help; `param`
-    names the offending field.
+    `status` is the HTTP status, `code` a stable machine-readable word, `message` says what was
+    wrong and `hint` what to change. `retry_after_s` is set where trying again later can help;
+    `param` names the offending field.
     """
 
     def __init__(

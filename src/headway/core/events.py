@@ -1,6 +1,7 @@
 """Event records: the one stream that metrics, explain, the simulator's report and replay read.
 
-Each carries the `now` of the input that caused it. Records are values; nobody changes one after it is made.
+Each carries the `now` of the input that caused it. Records are values; nobody changes one after it
+is made.
 """
 
 from __future__ import annotations
@@ -25,8 +26,7 @@ class BatchClosed:
     padded_rows: int
     opened_s: float
     reason: Close
-    why: str
-    """The policy's sentence, with its numbers."""
+
     predicted_s: float
     waiting_rows: int
     ids: tuple[int, ...]

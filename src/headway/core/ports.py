@@ -29,7 +29,8 @@ class Scheduler(Protocol):
 
 @dataclass(slots=True)
 class TensorSpec:
-    """One declared input or output. `shape` has the batch dimension first, -1 where any size will do."""
+    """One declared input or output. `shape` has the batch dimension first, -1 where any size will
+    do."""
 
     name: str
     datatype: str
@@ -87,7 +88,8 @@ class WorkerSink(Protocol):
         """A worker died or was ended. Its batches are failed by the driver; it may come back."""
 
     def batch_started(self, batch_id: int) -> None:
-        """Optional news: the worker began computing this batch (streams report their first chunk)."""
+        """Optional news: the worker began computing this batch (streams report their first
+        chunk)."""
 
     def batch_done(self, batch_id: int, result: BatchResult) -> None:
         """All items of a batch that does not stream."""
@@ -114,7 +116,8 @@ class Executor(Protocol):
         """Hand a batch to `batch.worker`. A worker holds at most two: one running, one next."""
 
     def cancel(self, worker: int, batch_id: int, index: int) -> None:
-        """Item `index` of a batch has no reader any more: skip it if not begun, close its stream."""
+        """Item `index` of a batch has no reader any more: skip it if not begun, close its
+        stream."""
 
     def measure(self, requests: Sequence[Request]) -> None:
         """Ask for sizes in the model's unit (only where `ModelInfo.measures`)."""

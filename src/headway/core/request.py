@@ -82,8 +82,18 @@ class Request:
     """Absolute time after which it may no longer wait in the queue."""
     trace: str = ""
     """The client's X-Request-Id, or ours."""
+    attempts: int = 0
+    """Times it was handed to a worker."""
     state: State = State.NEW
+    level: int = 0
+    """Priority level it waits at, 1 first."""
+    due_s: float = 0.0
+    """What orders it inside its level: arrival, or the time it must be answered by."""
+    place: int = 0
+    """Size class it waits in."""
     batch_id: int = -1
+    index: int = 0
+    """Position in its batch."""
     started_s: float = -1.0
     demoted: bool = False
     """Past its time-out under DELAY, or bound to be late: served after all who can be on time."""

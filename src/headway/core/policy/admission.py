@@ -1,0 +1,117 @@
+"""Who may wait: bounds on the queue, and a promise's budget of late answers.
+
+Each check returns None or the refusal, with what was wrong, the limit's name and when to come back.
+Knows counts and predicted times; must not know HTTP. Source of the budget: an objective of p99
+allows one answer in a hundred to be late, so a request predicted late is turned away only when that
+allowance is spent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+from headway.core.config import ModelConfig
+from headway.core.errors import UserError
+from headway.core.request import Request
+
+LATE_BUDGET_MAX = 10.0
+"""Late answers the budget can save up."""
+
+
+@dataclass(slots=True)
+class QueueView:
+    """What admission may know about the queue."""
+
+    requests: int
+    rows: int
+    bytes: int
+    size: float
+    drain_s: float
+    """Predicted time until all that waits and runs is done."""
+
+
+class LateBudget:
+    """Counts how many late answers the objective still allows."""
+
+    def __init__(self, late_share_max: float) -> None:
+        self.late_share_max = late_share_max
+        self.left = LATE_BUDGET_MAX
+
+    def earn(self, on_time: int) -> None:
+        """So many requests were answered in time."""
+        self.left = min(self.left + on_time * self.late_share_max, LATE_BUDGET_MAX)
+
+    def spend(self) -> bool:
+        """Take one late answer out of the budget; False when it is empty."""
+        if self.left < 1.0:
+            return False
+        self.left -= 1.0
+        return True
+
+
+def check_item(request: Request, config: ModelConfig, rows_max: int) -> UserError | None:
+    """Refuse what could never run: too many rows, or a size above a limit."""
+    if request.rows > rows_max:
+        return UserError(
+            413,
+            "too_many_rows",
+            f"the request has {request.rows} rows; this model takes {rows_max} at once",
+            hint="send fewer rows, or raise max_batch_size",
+        )
+    for key, limit in (
+        ("item_size_max", config.item_size_max),
+        ("batch_budget_size", config.batch_budget_size),
+    ):
+        if limit is not None and request.size * request.rows > limit:
+            return UserError(
+                413,
+                "item_too_large",
+                f"the item's size is {request.size * request.rows:g}; {key} is {limit:g}",
+                hint=f"send a smaller item, or raise {key}",
+            )
+    return None
+
+
+def check_queue(request: Request, queue: QueueView, config: ModelConfig) -> UserError | None:
+    """Refuse what would overfill the queue by requests, rows, bytes or size (Q1, Q2, Q4)."""
+    limits: tuple[tuple[str, float, float | None], ...] = (
+        ("queue_requests_max", queue.requests + 1, config.queue_requests_max),
+        ("queue_rows_max", queue.rows + request.rows, config.queue_rows_max),
+        ("queue_bytes_max", queue.bytes + request.bytes, config.queue_bytes_max),
+        ("queue_size_max", queue.size + request.size * request.rows, config.queue_size_max),
+    )
+    for key, would_be, limit in limits:
+        if limit is not None and would_be > limit:
+            return UserError(
+                429,
+                "queue_full",
+                f"the queue is full ({key} {limit:g})",
+                hint=f"retry after the time given, or raise {key}",
+                retry_after_s=max(queue.drain_s, 0.001),
+            )
+    return None
+
+
+def predicted_late(finish_s: float, due_s: float) -> UserError:
+    """The refusal of a request that could not be answered in time."""
+    over_s = finish_s - due_s
+    wait = "" if over_s == inf else f" by {over_s * 1e3:.0f} ms"
+    return UserError(
+        429,
+        "predicted_late",
+        f"the answer would be late{wait}",
+        hint="retry after the time given, or allow more time",
+        retry_after_s=max(over_s if over_s < inf else 1.0, 0.001),
+    )
+
+
+def timed_out(waited_s: float, limit: str) -> UserError:
+    """The refusal of a request that waited past a limit; `limit` names it."""
+    return UserError(
+        504,
+        "timeout",
+        f"timed out after waiting {waited_s:.3f} s in the queue ({limit})",
+        hint="allow more time, or add capacity",
+        retry_after_s=1.0,
+    )
