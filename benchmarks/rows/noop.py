@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from benchmarks.harness.bench import Bench, median, spread
-from benchmarks.harness.client import Outcome
 from benchmarks.harness.rows import Bar, Row
+from benchmarks.harness.server_process import Server
 
 IDEAL_RPS = 6400.0
 """32 requests in each batch of 5 ms."""
@@ -89,7 +91,7 @@ def partly_filled(bench: Bench) -> list[Row]:
     with bench.side_by_side("noop5", bench.subject, "mosec") as servers:
         for connections in (8, 20, 40, 48):
             load = bench.load(3, connections, warm_s=0.5)
-            runs: list[list[Outcome]] = bench.alternate(servers, lambda s, load=load: s.load(load))
+            runs = bench.alternate(servers, partial(Server.load, load=load))
             ours, theirs = ([o.rps for o in each] for each in runs)
             name = f"no-op + 5 ms, {connections} connections"
             rows.append(_against("mosec", theirs, ours, median(ours), name, 1.05))

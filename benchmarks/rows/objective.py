@@ -1,4 +1,4 @@
-"""Rows under an objective of p99 < 200 ms: how much can be promised, and how much survives overload."""
+"""Rows under an objective of p99 < 200 ms: what can be promised, and what survives overload."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def highest_rate(bench: Bench, server: Server) -> float:
 
 
 def promise(bench: Bench) -> list[Row]:
-    """(a) the highest rate that keeps the promise; (b) answers inside it when far more is offered."""
+    """(a) the highest rate that keeps the promise; (b) answers inside it under far more."""
     flags = ("--objective", "p99<200ms")
     with bench.side_by_side("embed", bench.subject, "mosec-off", flags=flags) as servers:
         rates = bench.alternate(servers, lambda s: highest_rate(bench, s))
