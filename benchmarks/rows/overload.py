@@ -106,7 +106,8 @@ def _offered(runs: list[Ordeal]) -> str:
     """What was sent, for a note."""
     rate = median([o.offered_rps for o in runs])
     refused = median([float(o.refused) for o in runs])
-    return f"offered {rate:,.0f}/s of a peak of {median([o.peak_rps for o in runs]):,.0f}/s, {refused:,.0f} refused"
+    peak = median([o.peak_rps for o in runs])
+    return f"offered {rate:,.0f}/s of a peak of {peak:,.0f}/s, {refused:,.0f} refused"
 
 
 def _row(name: str, unit: str, runs: list[list[Ordeal]], key: str, bar: Bar) -> Row:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import request_batching
 from benchmarks.harness import catalog, client, environments, process_tree
 from benchmarks.harness.client import Load, Outcome
 from benchmarks.harness.rows import Bar, Row, as_json, table
+from benchmarks.request_batching import ROWS, chosen
 
 
 @pytest.mark.parametrize(
@@ -109,10 +109,10 @@ def test_cache_follows_its_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 def test_rows_are_chosen_by_name() -> None:
-    assert request_batching.chosen("idle, noop-1") == ["noop-1", "idle"]
-    assert request_batching.chosen("") == list(request_batching.ROWS)
+    assert chosen("idle, noop-1") == ["noop-1", "idle"]
+    assert chosen("") == list(ROWS)
     with pytest.raises(SystemExit, match="no row is named nope"):
-        request_batching.chosen("nope")
+        chosen("nope")
 
 
 class _Refuses(BaseHTTPRequestHandler):
@@ -121,7 +121,7 @@ class _Refuses(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     count = 0
 
-    def do_POST(self) -> None:  # noqa: N802  the library's name
+    def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
         type(self).count += 1
         self.send_response(200 if self.count % 2 else 429)
