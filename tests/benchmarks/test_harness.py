@@ -11,7 +11,6 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-
 from benchmarks.harness import catalog, client, environments, process_tree
 from benchmarks.harness.client import Load, Outcome
 from benchmarks.harness.rows import Bar, Row, as_json, table
