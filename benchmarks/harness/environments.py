@@ -26,8 +26,8 @@ PACKAGES: dict[str, tuple[str, ...]] = {
 
 
 def cache() -> Path:
-    """Where environments and the built client live: HEADWAY_BENCH_CACHE, or the user's cache."""
-    if given := os.environ.get("HEADWAY_BENCH_CACHE"):
+    """Where environments and the built client live: BENCH_CACHE, or the user's cache."""
+    if given := os.environ.get("BENCH_CACHE"):
         return Path(given)
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "headway-bench"
@@ -45,9 +45,9 @@ def packages(name: str) -> tuple[str, ...]:
 def python_of(name: str) -> str:
     """The interpreter of an environment, which is made now if it is missing or out of date.
 
-    HEADWAY_PYTHON names another interpreter for Headway itself.
+    BENCH_PYTHON names another interpreter for Headway itself.
     """
-    if name == "headway" and (given := os.environ.get("HEADWAY_PYTHON")):
+    if name == "headway" and (given := os.environ.get("BENCH_PYTHON")):
         return given
     where = cache() / name
     python = where / "bin" / "python"

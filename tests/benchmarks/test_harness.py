@@ -103,7 +103,7 @@ def test_headways_packages_are_the_projects() -> None:
 
 
 def test_cache_follows_its_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HEADWAY_BENCH_CACHE", str(tmp_path))
+    monkeypatch.setenv("BENCH_CACHE", str(tmp_path))
     assert environments.cache() == tmp_path
 
 
@@ -134,7 +134,7 @@ class _Refuses(BaseHTTPRequestHandler):
 
 @pytest.mark.slow
 def test_the_client_counts_refusals_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HEADWAY_BENCH_CACHE", str(tmp_path))
+    monkeypatch.setenv("BENCH_CACHE", str(tmp_path))
     try:
         binary = client.build()
     except SystemExit as e:
