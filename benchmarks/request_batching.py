@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -85,7 +86,7 @@ def main() -> int:
         bench.say(f"[{time.monotonic() - begun:4.0f} s] {name}")
         try:
             found = ROWS[name](bench)
-        except (RuntimeError, OSError, ValueError) as e:
+        except (RuntimeError, OSError, ValueError, subprocess.CalledProcessError) as e:
             # One server that does not start must not hide the other rows.
             broken = True
             bench.say(f"{name} could not be measured: {e}")

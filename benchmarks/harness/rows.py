@@ -61,6 +61,11 @@ def number(value: float | None) -> str:
     return f"{value:.3g}"
 
 
+def ratio(ours: float, theirs: float) -> str:
+    """One value as a multiple of another, for a note; empty when the other is nothing."""
+    return f"{ours / theirs:.2f} x; " if theirs > 0 else ""
+
+
 def as_json(row: Row, command: str) -> str:
     """One JSON object: name, value, unit, peer, peer_value, bar, ok, command."""
     return json.dumps(

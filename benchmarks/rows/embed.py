@@ -7,7 +7,7 @@ import subprocess
 
 from benchmarks.harness.bench import Bench, median, spread
 from benchmarks.harness.catalog import PEERS, environ_of, interpreter
-from benchmarks.harness.rows import Bar, Row
+from benchmarks.harness.rows import Bar, Row, ratio
 
 PACKED_SHARE = 0.78
 """300/s of the 385/s the packed network does alone, where both were first measured."""
@@ -28,7 +28,7 @@ def default_settings(bench: Bench) -> list[Row]:
             peer=peer,
             peer_value=median(theirs),
             bar=Bar(">=", 1.0, times_peer=True) if peer == "mosec-off" else None,
-            note=f"{ours / median(theirs):.2f} x; {spread(runs[0])}",
+            note=ratio(ours, median(theirs)) + spread(runs[0]),
         )
         for peer, theirs in zip(peers, runs[1:], strict=True)
     ]
@@ -53,7 +53,7 @@ def packed(bench: Bench) -> list[Row]:
             peer="mosec-off",
             peer_value=theirs,
             bar=Bar(">=", 2.0, times_peer=True),
-            note=f"{ours / theirs:.2f} x; {spread(runs[0])}",
+            note=ratio(ours, theirs) + spread(runs[0]),
         ),
         Row(
             name=name + ", of the model alone",
@@ -62,7 +62,7 @@ def packed(bench: Bench) -> list[Row]:
             peer="the model alone",
             peer_value=limit,
             bar=Bar(">=", PACKED_SHARE, times_peer=True),
-            note=f"{ours / limit:.2f} x",
+            note=ratio(ours, limit) + spread(runs[0]),
         ),
     ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from benchmarks.harness.bench import Bench, median, spread
-from benchmarks.harness.rows import Bar, Row
+from benchmarks.harness.rows import Bar, Row, ratio
 from benchmarks.harness.server_process import Server
 
 IDEAL_RPS = 6400.0
@@ -53,7 +53,6 @@ def _against(
     peer: str, theirs: list[float], runs: list[float], ours: float, name: str, times: float
 ) -> Row:
     other = median(theirs)
-    ratio = f"{ours / other:.2f} x; " if other else ""
     return Row(
         name=name,
         value=ours,
@@ -61,7 +60,7 @@ def _against(
         peer=peer,
         peer_value=other,
         bar=Bar(">=", times, times_peer=True) if peer == "mosec" else None,
-        note=ratio + spread(runs),
+        note=ratio(ours, other) + spread(runs),
     )
 
 

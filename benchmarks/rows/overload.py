@@ -45,7 +45,7 @@ def overload(bench: Bench, server: Server, factor: float, peak_connections: int)
     stormy = _open(bench, peak * factor)
     storm, storm_mb = _with_memory(server, stormy)
     return Ordeal(
-        useful_pct=storm.rps / peak * 100,
+        useful_pct=storm.rps / max(peak, 1e-9) * 100,
         refusals_p99_ms=max(0.0, storm.ref_p99),
         normal_after_s=_until_normal(server, normal_ms),
         memory_growth_pct=(storm_mb / calm_mb - 1) * 100,

@@ -26,7 +26,7 @@ def deciding(bench: Bench) -> list[Row]:
         rows.append(
             Row(
                 name=f"decide and form a batch, {work}, of a request's p50",
-                value=us / 10 / p50_ms,
+                value=us / 10 / max(p50_ms, 1e-9),
                 unit="%",
                 bar=Bar("<=", share),
                 note=f"{us:.0f} us a batch, all members together, of {p50_ms:.4g} ms",
