@@ -9,7 +9,7 @@ def test_a_request_put_back_after_a_crash_expires_once() -> None:
     stage = Stage("50", max_batch_size=4, crash_retries=1)
     boxes = [stage.ask_at(0.0, deadline_s=1.0, expires_s=0.1) for _ in range(4)]
     # Someone who waits with an earlier time keeps the first entries of the four where they are.
-    sooner = stage.ask_at(0.005, expires_s=0.09)
+    sooner = stage.ask_at(0.0, expires_s=0.09)
     stage.world.plan(0.01, lambda: stage.executor.crash(0))
     stage.world.run()
     # `Answer.done` raises on a second answer, and requests themselves have no order.
