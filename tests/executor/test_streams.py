@@ -1,4 +1,4 @@
-"""Streams: pieces arrive as they are made, each item ends on its own, and nobody is kept waiting."""
+"""Streams: pieces arrive as they are made, each item ends on its own, nobody is kept waiting."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def ended(sink: Sink, batch_id: int, count: int) -> bool:
     return sum(key[0] == batch_id for key in sink.ends) == count
 
 
-@pytest.mark.parametrize("model", ["Streams", "Steps"])
+@pytest.mark.parametrize("model", ["Streams", "Steps", "AwaitsSteps"])
 async def test_b24_a_short_stream_ends_before_the_long_one(model: str) -> None:
     async with pool_of(model) as (pool, sink):
         batch = batch_of(2, 50)
@@ -87,10 +87,27 @@ async def test_c2_async_streams_close_too() -> None:
         assert len(closed) == 1 and closed[0][0] == 10**6
 
 
+@pytest.mark.parametrize("model", ["StreamsAhead", "AwaitsSteps"])
+async def test_c4_c8_a_cancelled_member_ends_whatever_its_place(model: str) -> None:
+    async with pool_of(model) as (pool, sink):
+        busy, batch = batch_of(0), batch_of(2, 10**7, 3)
+        if model == "StreamsAhead":
+            pool.run(busy)
+        pool.run(batch)
+        pool.cancel(0, batch.id, 1)
+        await sink.until(lambda: ended(sink, batch.id, 3))
+        assert [sink.ends[batch.id, n].status for n in range(3)] == [200, 499, 200]
+        assert len(sink.chunks[batch.id, 2]) == 3
+
+
 @pytest.mark.parametrize("model", ["Seen", "SeenAhead"])
 async def test_c1_c4_a_cancelled_item_that_has_not_begun_never_runs(model: str) -> None:
     async with pool_of(model) as (pool, sink):
-        busy, waiting, gone = batch_of({"sleep": 0.1}), batch_of("a", "b", "c"), batch_of("alone")
+        busy, waiting, gone = (
+            batch_of({"sleep": 0.1}),
+            batch_of("a", "left", "c"),
+            batch_of("alone"),
+        )
         pool.run(busy)
         pool.run(waiting)
         pool.run(gone)
@@ -100,7 +117,7 @@ async def test_c1_c4_a_cancelled_item_that_has_not_begun_never_runs(model: str) 
         assert [r.status for r in sink.results[waiting.id].items] == [200, 499, 200]
         assert [r.status for r in sink.results[gone.id].items] == [499]
         [(_, seen)] = await run(pool, sink, batch_of("seen"))
-        assert "b" not in str(seen) and "alone" not in str(seen) and "c" in str(seen)
+        assert "left" not in str(seen) and "alone" not in str(seen) and "c" in str(seen)
 
 
 async def test_h15_streams_hold_no_memory() -> None:

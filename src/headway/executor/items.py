@@ -85,7 +85,8 @@ def failure(error: BaseException, where: str) -> ItemResult:
             code="invalid_item",
             hint="the schema is at /docs",
         )
-    if where == "decode" and isinstance(error, _BAD_JSON):
+    bad_json = isinstance(error, _BAD_JSON) or type(error).__name__ == "JSONDecodeError"
+    if where == "decode" and bad_json:
         text = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         return ItemResult(400, text.encode(), code="malformed_json", hint="send valid JSON")
     ident = os.urandom(4).hex()
