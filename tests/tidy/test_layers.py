@@ -37,7 +37,7 @@ BROAD_EXCEPT = {
     # runtimes: user code may raise anything, and the loop must survive it
     "executor/adapt.py", "executor/items.py", "executor/runner.py", "executor/worker.py",
     "executor/async_worker.py", "executor/worker_io.py", "executor/pool.py",
-    "executor/warm.py", "executor/in_process.py", "executor/decorator.py",
+    "executor/warm.py", "executor/inline.py", "executor/function_batch.py",
     # one route's bug must not take a connection down unanswered
     "server/app.py", "server/exchange.py", "server/fast_lane.py",
 }  # fmt: skip

@@ -17,6 +17,7 @@ VERBS = {
     "load": "Send load to a URL and report latency and goodput.",
     "init": "Write a model file to start from.",
     "doctor": "Report what this machine has and lacks.",
+    "simulate": "Run the batching core in virtual time.",
 }
 
 
