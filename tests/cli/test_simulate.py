@@ -51,7 +51,7 @@ def test_deadline_keeps_a_promise_that_greedy_breaks_in_overload(
     args = ("--rate", "1500", "--duration", "5", "--objective", "p99<100ms")
     found = documents(capsys, *args, "--policy", "greedy,deadline")
     assert found["deadline"]["attainment"] > 5 * found["greedy"]["attainment"]
-    assert found["deadline"]["p99_ms"] < 120
+    assert found["deadline"]["p99_ms"] < 150
     assert found["greedy"]["p99_ms"] > 500
 
 
