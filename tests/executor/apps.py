@@ -57,7 +57,7 @@ def predict(batch: list[Any]) -> list[Any]:
 
 
 class Streams(headway.Model):
-    """Per-item generators: item n gives n pieces; `"closed"` asks which were closed at what step."""
+    """Per-item generators: item n gives n pieces; `"closed"` asks which closed, and when."""
 
     def load(self) -> None:
         self.closed: list[list[int]] = []

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from headway.core.config import ModelConfig
@@ -26,10 +27,16 @@ def alive(pid: int) -> bool:
     return state != "Z"
 
 
-async def dead(pid: int, within_s: float = 3.0) -> None:
-    async with asyncio.timeout(within_s):
-        while alive(pid):
-            await asyncio.sleep(0.01)
+def names(folder: str) -> set[str]:
+    return {path.name for path in Path(folder).iterdir()}
+
+
+async def until(true: Callable[[], bool], within_s: float = 3.0) -> None:
+    """Poll what no event tells: the life of a process that is not our child."""
+    end = time.monotonic() + within_s
+    while not true():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.01)
 
 
 async def test_c9_a_worker_that_never_returns_is_replaced() -> None:
@@ -78,9 +85,10 @@ async def test_h3_what_was_answered_before_a_crash_is_heard() -> None:
     async with pool_of("mock") as (pool, sink):
         batch = batch_of("x")
         pool.run(batch)
-        time.sleep(0.05)  # the loop stands still: the answer and the end come together
+        # The loop stands still, so that the answer and the end come together.
+        time.sleep(0.05)  # noqa: ASYNC251
         os.kill(pool.pids()[0], signal.SIGKILL)
-        time.sleep(0.05)
+        time.sleep(0.05)  # noqa: ASYNC251
         await sink.until(lambda: sink.count("lost") == 1)
         assert batch.id in sink.results
 
@@ -92,8 +100,7 @@ async def test_h1_a_stopped_process_is_silent_and_a_busy_one_is_not() -> None:
         await answers(pool, sink, {"sleep": 1.0})
         assert pool.silent_s(0) < 0.8, "busy, but its heart beats"
         os.kill(pid, signal.SIGSTOP)
-        while pool.silent_s(0) < 1.2:
-            await asyncio.sleep(0.05)
+        await until(lambda: pool.silent_s(0) > 1.2)
         assert time.monotonic() - begin < 3.2
         pool.restart(0, "worker_stalled", "stopped")
         await sink.until(lambda: sink.count("ready") == 2)
@@ -143,7 +150,7 @@ async def test_h13_workers_die_with_their_parent() -> None:
         "asyncio.run(main())\n"
     )
     root = str(Path(SRC).parent)
-    with subprocess.Popen(
+    with subprocess.Popen(  # noqa: ASYNC220
         [sys.executable, "-c", script, SRC, root], stdout=subprocess.PIPE, text=True
     ) as parent:
         assert parent.stdout is not None
@@ -152,7 +159,7 @@ async def test_h13_workers_die_with_their_parent() -> None:
         assert len(pids) == 2 and all(map(alive, pids))
         parent.kill()
         for pid in pids:
-            await dead(pid)
+            await until(lambda pid=pid: not alive(pid))  # type: ignore[misc]
 
 
 async def test_h13_what_a_worker_started_goes_with_it() -> None:
@@ -161,11 +168,11 @@ async def test_h13_what_a_worker_started_goes_with_it() -> None:
         assert alive(child)
         os.kill(pool.pids()[0], signal.SIGKILL)
         await sink.until(lambda: sink.count("lost") == 1)
-        await dead(child)
+        await until(lambda: not alive(child))
 
 
 async def test_h14_nothing_is_left_behind() -> None:
-    shared, files = set(os.listdir("/dev/shm")), len(os.listdir("/proc/self/fd"))
+    shared, files = names("/dev/shm"), len(names("/proc/self/fd"))
     for turn in range(5):
         async with pool_of("mock") as (pool, sink):
             await answers(pool, sink, b'"' + b"x" * 300_000 + b'"')
@@ -174,8 +181,8 @@ async def test_h14_nothing_is_left_behind() -> None:
                 os.kill(pool.pids()[0], signal.SIGKILL)
             pids = pool.pids()
         assert not any(map(alive, pids))
-    assert set(os.listdir("/dev/shm")) == shared
-    assert len(os.listdir("/proc/self/fd")) <= files
+    assert names("/dev/shm") == shared
+    assert len(names("/proc/self/fd")) <= files
 
 
 async def test_ctrl_c_is_for_the_parent() -> None:

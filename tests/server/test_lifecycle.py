@@ -284,6 +284,7 @@ async def test_models_may_be_added_while_serving() -> None:
         assert (await one(streams))[2] == b"1"
         streams[1].write(post(b"1"))
         assert (await one(streams))[0] == 404
+        assert service.front_status().answers["predict", 200] == 1
         streams[1].close()
 
 

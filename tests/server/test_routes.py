@@ -357,3 +357,12 @@ async def test_a_bug_in_a_document_is_500(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(service.models["m"].view, "status", lambda: 1 / 0)
     async with client(service) as c:
         assert (await c.get("/readyz")).status_code == 500
+
+
+async def test_an_embedding_call_is_cancelled_at_its_own_model_only() -> None:
+    one, two = ToyRuntime(), ToyRuntime()
+    two.info, two.hold = EMBED, True
+    wire = Wire(make_service(one, two, names="mn"))
+    wire.feed(post(b'{"input": ["a", "b"], "model": "n"}', "/v1/embeddings"))
+    wire.lose()
+    assert [len(r.cancelled) for r in (one, two)] == [0, 2]

@@ -150,6 +150,8 @@ def load_model(path: str, config: ModelConfig) -> Served:
     if target.endswith(".py"):
         return Served(made(_find(_load_file(Path(target)), name, target)), config)
     if name and not Path(target).exists():
+        # Last, so that a file here never hides a library.
+        sys.path.append(str(Path.cwd()))
         return Served(made(_find(importlib.import_module(target), name, target)), config)
     raise UserError(
         400,

@@ -11,6 +11,7 @@ import os
 import sys
 from array import array
 from collections.abc import Callable, Sequence
+from json import JSONDecodeError
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ from headway.executor.adapt import Served
 from headway.executor.model import BYTES_TYPE, JSON_TYPE, ItemError, default_encode, json_encode
 
 _PLAIN = (dict, list, tuple, str, int, float, bool, type(None))
-_BAD_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_BAD_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, JSONDecodeError)
 _BAD_VALUE = (TypeError, ValueError, RecursionError, ItemError)
 
 

@@ -7,7 +7,7 @@ Knows Python values and their JSON; must not know processes, sockets or batching
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -68,10 +68,8 @@ class Model:
     inputs: tuple[Tensor, ...] = ()
     outputs: tuple[Tensor, ...] = ()
 
-    config: ModelConfig
-    """The settings in effect; set before `load`."""
-
-    default_config: ClassVar[ModelConfig] = ModelConfig()
+    config: ModelConfig = ModelConfig()
+    """The settings in effect: `threads`, `device` and so on; set before `load`."""
 
     def load(self) -> None:
         """Make ready to predict: read weights, open sessions. Called once, before anything else."""

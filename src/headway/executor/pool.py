@@ -208,7 +208,9 @@ class Pool:
                 seat.losses = 0
         else:
             seat.start_failures += 1
-            if seat.start_failures >= self._config.start_failures_max:
+            # While another worker serves, this one is tried again: better few than none.
+            alone = all(other.info is None for other in self._seats)
+            if alone and seat.start_failures >= self._config.start_failures_max:
                 self._give_up(reason or f"the worker {process.ending()} while starting")
                 return
         pause = min(BACKOFF_S * 2**seat.losses, self._config.restart_backoff_s_max)

@@ -216,7 +216,7 @@ async def _lifespan(receive: Receive, send: Send) -> None:
 def _start(answer: Answer, trace: bytes, *, sized: bool = True) -> Message:
     headers = [(b"x-request-id", trace)]
     if answer.status != 204:
-        headers.append((b"content-type", answer.content_type.encode("latin-1")))
+        headers.append((b"content-type", answer.content_type.encode("latin-1", "replace")))
         if sized:
             headers.append((b"content-length", b"%d" % len(answer.body)))
     headers += [(name.encode(), value.encode("latin-1")) for name, value in answer.headers]

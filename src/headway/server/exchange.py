@@ -15,6 +15,7 @@ from headway.core.request import Codec, ItemResult, Reply, Request
 from headway.core.wire.problem import Answer, error_of, problem, sse
 
 if TYPE_CHECKING:
+    from headway.core.ports import Runtime
     from headway.server.service import HotRoute, Service
 
 EVENT_STREAM = "text/event-stream"
@@ -30,6 +31,7 @@ class Exchange:
         "body",
         "finished",
         "route",
+        "runtime",
         "seen",
         "service",
         "streaming",
@@ -46,6 +48,8 @@ class Exchange:
         self.streaming = False
         self.work: Request | list[Request] | None = None
         """What a client that leaves cancels."""
+        self.runtime: Runtime | None = None
+        """Who was given that work."""
         self.trace = ""
 
     # what a subclass writes
@@ -101,10 +105,10 @@ class Exchange:
         service.last_id = number = service.last_id + 1
         now = service.now()
         given = seen.get(b"x-request-id")
-        if given is None:
-            self.trace = trace = f"{service.boot}{number:x}"
-        else:
+        if given:
             self.trace = trace = given[:_TRACE_BYTES_MAX].decode("latin-1")
+        else:
+            self.trace = trace = f"{service.boot}{number:x}"
         kind = seen.get(b"content-type")
         request = Request(
             number,
@@ -145,10 +149,10 @@ class Exchange:
     def cancel(self) -> None:
         """The client left: nobody waits for the work any more."""
         work, self.work = self.work, None
-        if work is None:
+        if work is None or self.runtime is None:
             return
         for request in work if isinstance(work, list) else (work,):
-            self.service.cancel(self.route, request)
+            self.runtime.cancel(request)
 
     # core.request.Reply
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import unquote
 
@@ -83,12 +84,7 @@ class FastLane(HttpToolsProtocol):
         self.state.service.connections = len(self.connections)
         line, self.line = self.line, deque()
         self.stage = CLOSING
-        for entry in line:
-            if isinstance(entry, Turn):
-                entry.leave()
-            else:
-                entry.disconnected = True
-                entry.message_event.set()
+        _abandon(line)
         self.turn = None
         self.flow.resume_writing()
         if exc is None:
@@ -136,7 +132,9 @@ class FastLane(HttpToolsProtocol):
         self.url = url = urls[0] if len(urls) == 1 else b"".join(urls)
         urls.clear()
         heads = self.heads
-        self.seen = seen = {name.lower(): value for name, value in heads.items()}
+        shape = tuple(heads)
+        names = self.state.shapes.get(shape) or self.state.lower(shape)
+        self.seen = seen = dict(zip(names, heads.values()))  # noqa: B905 - strict costs 0.1 us
         heads.clear()
         if self.stage == CLOSING:
             return
@@ -161,8 +159,14 @@ class FastLane(HttpToolsProtocol):
             keep = parser.should_keep_alive()
             old = (not keep or b"connection" in seen) and parser.get_http_version() == "1.0"
             self.turn = turn = Turn(self, route, seen, keep=keep, old=old)
-            self.line.append(turn)
-            self._look_ahead(turn, seen)
+            line = self.line
+            line.append(turn)
+            if (
+                len(seen.get(b"content-length", b"")) >= state.length_digits
+                or b"expect" in seen
+                or len(line) > PIPELINE_MAX
+            ):
+                self._look_ahead(turn, seen)
 
     def _head_too_large(self) -> bool:
         size = len(self.url) + sum(len(n) + len(v) + 4 for n, v in self.seen.items())
@@ -179,7 +183,12 @@ class FastLane(HttpToolsProtocol):
         if self.body_bytes > self.state.config.body_bytes_max:
             self.refuse(too_large(self.body_bytes, self.state.config.body_bytes_max))
             return
-        turn.add_body(body)
+        if not turn.body:
+            turn.body = body
+        elif turn.parts is None:
+            turn.parts = [turn.body, body]
+        else:
+            turn.parts.append(body)
 
     def on_message_complete(self) -> None:
         if self.stage == CLOSING or self.replay:
@@ -202,10 +211,9 @@ class FastLane(HttpToolsProtocol):
 
     def _look_ahead(self, turn: Turn, seen: dict[bytes, bytes]) -> None:
         """What the head says of the body to come."""
-        length = seen.get(b"content-length")
-        limit = self.state.config.body_bytes_max
-        if length is not None and int(length) > limit:
-            self.refuse(too_large(int(length), limit))
+        size, limit = int(seen.get(b"content-length", b"0")), self.state.config.body_bytes_max
+        if size > limit:
+            self.refuse(too_large(size, limit))
             return
         if b"expect" in seen and not turn.old:
             turn.continue_wanted = seen[b"expect"].lower() == b"100-continue"
@@ -219,9 +227,8 @@ class FastLane(HttpToolsProtocol):
         error = self.state.service.refusal()
         if error is None:
             return False
-        parser = self.parser
-        old = parser.get_http_version() == "1.0"
-        keep = parser.should_keep_alive() and b"expect" not in self.seen
+        keep = self.parser.should_keep_alive() and b"expect" not in self.seen
+        old = self.parser.get_http_version() == "1.0"
         turn = Turn(self, route, self.seen, keep=keep, old=old)
         self.line.append(turn)
         turn.fail(error)
@@ -312,12 +319,7 @@ class FastLane(HttpToolsProtocol):
         self.stage = CLOSING
         self.since_s = self.state.now_s
         self.turn = None
-        for entry in rest:
-            if isinstance(entry, Turn):
-                entry.leave()
-            else:
-                entry.disconnected = True
-                entry.message_event.set()
+        _abandon(rest)
         if sending and self.transport.can_write_eof():
             self.transport.write_eof()
             self.flow.resume_reading()
@@ -374,9 +376,7 @@ class FastLane(HttpToolsProtocol):
         """Cut the connection at once and cancel all it has."""
         self.stage = CLOSING
         self.transport.abort()
-        for entry in self.line:
-            if isinstance(entry, Turn):
-                entry.leave()
+        _abandon(self.line)
 
     def shutdown(self) -> None:
         """Close if nothing is being served, else after the last answer."""
@@ -388,3 +388,13 @@ class FastLane(HttpToolsProtocol):
                 entry.keep = False
             else:
                 entry.keep_alive = False
+
+
+def _abandon(line: Iterable[Turn | RequestResponseCycle]) -> None:
+    """Nobody will hear these answers."""
+    for entry in line:
+        if isinstance(entry, Turn):
+            entry.leave()
+        else:
+            entry.disconnected = True
+            entry.message_event.set()

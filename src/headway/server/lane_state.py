@@ -16,6 +16,7 @@ from headway.server.service import HotRoute, Service
 _CLOSE_LINGER_S = 2.0
 _HEADS_MAX = 64
 _CHUNK_OVERHEAD = 2
+_SHAPES_MAX = 128
 
 
 def _unreachable(_: Exchange) -> None:
@@ -30,6 +31,8 @@ class LaneState:
         self.hot = service.hot
         self.config: ServerConfig = service.config.server
         self.head_bytes_max = self.config.header_bytes_max
+        self.length_digits = len(str(self.config.body_bytes_max))
+        """A content-length with fewer digits is within the limit."""
         self.closing = False
         """Answers say `connection: close` from now on."""
         self.now_s = time.monotonic()
@@ -41,6 +44,8 @@ class LaneState:
         """Bytes of one message with its framing, so that trailers and chunk sizes end too."""
         self.no_route = HotRoute("none", Dialect.PLAIN, _unreachable)
         self.heads: dict[str, bytes] = {}
+        self.shapes: dict[tuple[bytes, ...], tuple[bytes, ...]] = {}
+        """Header names in lower case by the names as sent: a client sends the same ones again."""
         self._heads: dict[tuple[int, str], bytes] = {}
         self.date = b""
         self.refresh()
@@ -50,6 +55,13 @@ class LaneState:
         """Time between sweeps: 1 s, less only where a limit is shorter."""
         c = self.config
         return min(1.0, min(c.header_s_max, c.body_gap_s_max, c.keep_alive_s) / 2)
+
+    def lower(self, shape: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        """Header names in lower case, remembered."""
+        if len(self.shapes) >= _SHAPES_MAX:
+            self.shapes.clear()
+        names = self.shapes[shape] = tuple([name.lower() for name in shape])
+        return names
 
     def refresh(self) -> None:
         """Take the time anew and let heads be made with it."""

@@ -52,9 +52,17 @@ class Replica:
             log.warning("uvicorn lacks %s: serving without the fast lane", ", ".join(missing))
         self.fast = not missing if fast is None else fast
         self._uvicorn = UvicornConfig(
-            App(service), lifespan="off", log_config=None, access_log=False, ws="none",
-            http=FastLane if self.fast and FastLane is not None else "auto", date_header=False,
-        )  # fmt: skip
+            App(service),
+            http=FastLane if self.fast and FastLane is not None else "auto",
+            interface="asgi3",
+            lifespan="off",
+            loop="none",
+            ws="none",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            date_header=False,
+        )
         self._uvicorn.load()
         self._server: asyncio.Server | None = None
         self._beat: Heartbeat | None = None
@@ -85,6 +93,7 @@ class Replica:
 
     def models_changed(self) -> None:
         """Models were added to or removed from the service: take the routes anew."""
+        self.service.settle()
         self.service.hot.clear()
         self.service.hot.update(hot_table(self.service))
 
@@ -138,7 +147,8 @@ class Replica:
 
     async def _leave(self, report: Callable[[str], None]) -> None:
         settings = self.service.config.server
-        if not self._skip_linger and settings.linger_s > 0:
+        never = not self.service.started()  # nobody sent us traffic yet
+        if not (self._skip_linger or never) and settings.linger_s > 0:
             report(f"not ready any more; still serving for {settings.linger_s:g} s")
             if await self._forced(settings.linger_s):
                 return
@@ -191,7 +201,8 @@ class Replica:
         service.loop_lag_s = lag_s
         service.late = lag_s > service.config.server.loop_lag_s_max
         service.pump()
-        self.state.total_requests = sum(service.front_status().answers.values())
+        service.settle()
+        self.state.total_requests = sum(service.answers.values())
         now_s = service.now()
         if now_s - self._swept_s < self.lanes.sweep_s:
             return

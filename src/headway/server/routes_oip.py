@@ -109,6 +109,7 @@ def infer(ex: Exchange) -> None:
             request.expires_s = request.arrival_s + call.timeout_s
         requests.append(request)
     ex.work = requests
+    ex.runtime = served.runtime
     for request in requests:
         if ex.finished:  # an earlier piece was refused, and the call with it
             break

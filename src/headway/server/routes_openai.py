@@ -116,6 +116,7 @@ def embeddings(ex: Exchange) -> None:
             request.priority = call.priority
         requests.append(request)
     ex.work = requests
+    ex.runtime = served.runtime
     for request in requests:
         if ex.finished:  # an earlier one was refused, and the call with it
             break

@@ -21,4 +21,5 @@ def predict(ex: Exchange) -> None:
     if served is None or not served.started:
         served = served or ex.service.only()
         ex.service.check_started(served)
-    served.runtime.submit(request)
+    ex.runtime = runtime = served.runtime
+    runtime.submit(request)

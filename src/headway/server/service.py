@@ -141,12 +141,6 @@ class Service:
             self.check_started(served)
         served.runtime.submit(request)
 
-    def cancel(self, route: HotRoute, request: Request) -> None:
-        """Withdraw a request whose client left."""
-        served = route.served
-        for s in (served,) if served is not None else self.models.values():
-            s.runtime.cancel(request)
-
     def count(self, label: str, status: int) -> None:
         """One more HTTP answer."""
         key = (label, status)
@@ -272,20 +266,24 @@ class Service:
             elif isinstance(event, Advice):
                 self.advice[event.model, event.code] = event.text
 
+    def settle(self) -> None:
+        """Move the fast lane's counts to where they outlive its routes."""
+        for route in self.hot.values():
+            if route.answered:
+                key = (route.label, 200)
+                self.answers[key] = self.answers.get(key, 0) + route.answered
+                route.answered = 0
+
     def front_status(self) -> FrontStatus:
         """A snapshot for gauges."""
-        answers = dict(self.answers)
-        for route in self.hot.values():
-            key = (route.label, 200)
-            if route.answered:
-                answers[key] = answers.get(key, 0) + route.answered
+        self.settle()
         return FrontStatus(
             self.phase,
             self.now() - self.started_s,
             self.connections,
             self.in_flight,
             self.loop_lag_s,
-            answers,
+            dict(self.answers),
         )
 
     def log_bug(self, label: str) -> None:

@@ -37,6 +37,7 @@ class Turn(Exchange):
         self.streaming = False
         self.trace = ""
         self.work = None
+        self.runtime = None
         self.lane = lane
         self.keep = keep
         self.old = old
@@ -74,17 +75,8 @@ class Turn(Exchange):
         self.work = None
         self.service.in_flight -= 1
         self.route.answered += 1
-        lane.line.clear()
+        lane.line.popleft()
         lane.since_s = state.now_s
-
-    def add_body(self, body: bytes) -> None:
-        """One more piece of the request's body."""
-        if not self.body:
-            self.body = body
-        elif self.parts is None:
-            self.parts = [self.body, body]
-        else:
-            self.parts.append(body)
 
     def send_ok(self, content_type: str, body: bytes) -> None:
         self.send(Answer(200, body, content_type))
