@@ -100,6 +100,27 @@ class Steps(headway.Model):
             raise
 
 
+class StreamsAhead(Streams):
+    """The same, decoded by a thread that reads ahead; item 0 keeps the worker busy a moment."""
+
+    def decode(self, body: bytes, content_type: str) -> Any:
+        return super().decode(body, content_type)
+
+    def predict(self, batch: list[Any]) -> list[Any]:
+        if batch == [0]:
+            time.sleep(0.1)
+        return super().predict(batch)
+
+
+class AwaitsSteps(headway.Model):
+    """One asynchronous generator for the batch."""
+
+    async def predict(self, batch: list[int]) -> AsyncIterator[list[Any]]:
+        for step in range(max(batch)):
+            yield [step if step < n else headway.END for n in batch]
+            await asyncio.sleep(0)
+
+
 class Awaits(headway.Model):
     async def load(self) -> None:  # type: ignore[override]
         await asyncio.sleep(0)
@@ -189,13 +210,14 @@ class Warm(headway.Model):
 
 
 class Forks(headway.Model):
-    """Leaves a grandchild behind that never ends by itself."""
+    """Leaves two processes behind that never end by themselves."""
 
     def load(self) -> None:
-        self.child = os.fork()
-        if self.child == 0:
-            while True:
+        self.children: list[int] = []
+        for _ in range(2):
+            self.children.append(os.fork())
+            while self.children[-1] == 0:
                 time.sleep(60)
 
     def predict(self, batch: list[Any]) -> list[Any]:
-        return [self.child] * len(batch)
+        return [self.children] * len(batch)

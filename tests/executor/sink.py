@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -80,6 +81,14 @@ class Sink:
             while not true():
                 self._news.clear()
                 await self._news.wait()
+
+
+async def until(true: Callable[[], bool], within_s: float = 3.0) -> None:
+    """Poll what no event tells: the life of a process that is not our child."""
+    end = time.monotonic() + within_s
+    while not true():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.01)
 
 
 @asynccontextmanager

@@ -54,17 +54,17 @@ def test_big_bodies_come_by_memfd_and_in_order() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         reader = FrameReader(theirs)
-        packed = channel.pack(channel.RUN, bodies, sizes=[1.0] * 5)
+        packed = channel.pack(channel.RUN, bodies)
         assert len(packed.data) < 1000
         channel.send_blocking(ours, packed)
         channel.send_blocking(ours, channel.pack(channel.RUN, [b"next"]))
         first, second = read_all(reader, 2)
         read = channel.unpack(first)
-        assert read.bodies == bodies and list(read.sizes or ()) == [1.0] * 5
+        assert read.bodies == bodies
         assert channel.unpack(second).bodies == [b"next"]
         # What came for a frame that was cut off is given back as well.
         packed = channel.pack(channel.RUN, bodies)
-        ours.sendmsg([packed.data[:100]], channel.rights(packed.fd))
+        ours.sendmsg([packed.data[:40]], channel.rights(packed.fd))
         os.close(packed.fd)
         assert reader.read() == []
         reader.close()

@@ -20,7 +20,7 @@ def ended(sink: Sink, batch_id: int, count: int) -> bool:
     return sum(key[0] == batch_id for key in sink.ends) == count
 
 
-@pytest.mark.parametrize("model", ["Streams", "Steps"])
+@pytest.mark.parametrize("model", ["Streams", "Steps", "AwaitsSteps"])
 async def test_b24_a_short_stream_ends_before_the_long_one(model: str) -> None:
     async with pool_of(model) as (pool, sink):
         batch = batch_of(2, 50)
@@ -85,6 +85,19 @@ async def test_c2_async_streams_close_too() -> None:
         await sink.until(lambda: (batch.id, 1) in sink.ends, within_s=1.0)
         [(_, closed)] = await answers(pool, sink, "closed")
         assert len(closed) == 1 and closed[0][0] == 10**6
+
+
+@pytest.mark.parametrize("model", ["StreamsAhead", "AwaitsSteps"])
+async def test_c4_c8_a_cancelled_member_ends_whatever_its_place(model: str) -> None:
+    async with pool_of(model) as (pool, sink):
+        busy, batch = batch_of(0), batch_of(2, 10**7, 3)
+        if model == "StreamsAhead":
+            pool.run(busy)
+        pool.run(batch)
+        pool.cancel(0, batch.id, 1)
+        await sink.until(lambda: ended(sink, batch.id, 3))
+        assert [sink.ends[batch.id, n].status for n in range(3)] == [200, 499, 200]
+        assert len(sink.chunks[batch.id, 2]) == 3
 
 
 @pytest.mark.parametrize("model", ["Seen", "SeenAhead"])

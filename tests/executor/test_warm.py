@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
+import pytest
+
 from headway.core.config import ModelConfig
+from headway.executor import warm as warm_module
 from headway.executor.adapt import Served
 from headway.executor.warm import WarmUp, doublings, samples_of
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+clock = Clock()
+
+
+@pytest.fixture(autouse=True)
+def virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warm_module, "perf_counter", clock)
 
 
 class Costly:
@@ -22,7 +39,7 @@ class Costly:
     def predict(self, batch: list[Any]) -> list[Any]:
         rows = len(batch)
         self.calls.append(rows)
-        time.sleep(self.unit_s * rows * (rows / 4 if rows > 4 else 4 / rows))
+        clock.now += self.unit_s * rows * (rows / 4 if rows > 4 else 4 / rows)
         return batch
 
     def warmup(self) -> list[str]:
@@ -44,7 +61,7 @@ def test_the_first_call_is_not_what_is_measured() -> None:
     class Cold(Costly):
         def predict(self, batch: list[Any]) -> list[Any]:
             if not self.calls:
-                time.sleep(0.1)
+                clock.now += 0.1
             return super().predict(batch)
 
     assert warm(Cold(), max_batch_size=1).runs[0].run_s < 0.05

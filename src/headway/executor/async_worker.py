@@ -54,7 +54,7 @@ class AsyncRunner:
             if hasattr(results, "__anext__"):
                 return [asyncio.create_task(self._steps(job, results))]
             results = check_results(await results, len(rows))
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
             self.runner.fail(job, error, perf_counter() - begin)
             return []
         if any(hasattr(result, "__anext__") for result in results):
@@ -114,18 +114,20 @@ class AsyncRunner:
         try:
             async for entries in steps:
                 check_step(entries, len(places))
+                for index in sorted(live & job.gone):
+                    live.discard(index)
+                    self.out.item_done(job, index, cancelled())
                 for row, index in enumerate(places):
-                    wanted = index in live and index not in job.gone
-                    if wanted and not self._piece(job, index, entries[row]):
+                    if index in live and not self._piece(job, index, entries[row]):
                         live.discard(index)
-                if live <= job.gone:
+                if not live:
                     break
                 await asyncio.sleep(0)
         except Exception as error:
             end = failure(error, "predict")
         await _close(steps)
         for index in sorted(live):
-            self.out.item_done(job, index, cancelled() if index in job.gone else end)
+            self.out.item_done(job, index, end)
 
     def _piece(self, job: Job, index: int, piece: Any) -> bool:
         """Send one piece; False when it was the stream's last."""

@@ -37,9 +37,7 @@ PHASE, READY, FAILED, DONE, CHUNK, ITEM_END, MEASURED = 10, 11, 12, 13, 14, 15, 
 
 EXTRA = 1
 """Flag: a MessagePack section lies between the length table and the bodies, its length first."""
-SIZES = 2
-"""Flag: one float64 per body follows the length table."""
-FD = 4
+FD = 2
 """Flag: a memfd came with this frame; lengths with the top bit set name bodies in it."""
 
 U32 = struct.Struct("<I")
@@ -134,10 +132,9 @@ def pack(
     ident: int = 0,
     number: int = 0,
     lead: bytes = b"",
-    sizes: Sequence[float] | None = None,
     extra: bytes | None = None,
 ) -> Packed:
-    """A frame of bodies: `lead` (fixed length by kind), length table, sizes, extra, bodies."""
+    """A frame of bodies: `lead` (fixed length by kind), length table, extra, bodies."""
     lengths: Iterable[int] = map(len, bodies)
     fd, flags, inline = -1, 0, bodies
     if bodies and max(lengths) > INLINE_MAX:
@@ -146,9 +143,6 @@ def pack(
     else:
         lengths = map(len, bodies)
     parts = [lead, array("I", lengths).tobytes()]
-    if sizes is not None:
-        flags |= SIZES
-        parts.append(array("d", sizes).tobytes())
     if extra is not None:
         flags |= EXTRA
         parts.append(U32.pack(len(extra)))
@@ -180,7 +174,6 @@ class Bodies(NamedTuple):
     """What `pack` was given, read back."""
 
     bodies: list[bytes]
-    sizes: Sequence[float] | None
     extra: memoryview | None
 
 
@@ -191,20 +184,15 @@ def unpack(frame: Frame, lead: int = 0) -> Bodies:
     lengths = array("I")
     end = pos + 4 * count
     lengths.frombytes(data[pos:end])
-    sizes: array[float] | None = None
     extra: memoryview | None = None
-    if frame.flags & SIZES:
-        sizes, pos = array("d"), end
-        end += 8 * count
-        sizes.frombytes(data[pos:end])
     if frame.flags & EXTRA:
         (length,) = U32.unpack_from(data, end)
         end += 4 + length
         extra = memoryview(data)[end - length : end]
     if frame.fd >= 0:
-        return Bodies(_read_far(frame, lengths, end), sizes, extra)
+        return Bodies(_read_far(frame, lengths, end), extra)
     ends = list(accumulate(lengths, initial=end))
-    return Bodies([data[a:b] for a, b in pairwise(ends)], sizes, extra)
+    return Bodies([data[a:b] for a, b in pairwise(ends)], extra)
 
 
 def _read_far(frame: Frame, lengths: array[int], pos: int) -> list[bytes]:

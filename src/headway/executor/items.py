@@ -11,7 +11,6 @@ import os
 import sys
 from array import array
 from collections.abc import Callable, Sequence
-from json import JSONDecodeError
 from typing import Any
 
 import msgspec
@@ -22,7 +21,7 @@ from headway.executor.adapt import Served
 from headway.executor.model import BYTES_TYPE, JSON_TYPE, ItemError, default_encode, json_encode
 
 _PLAIN = (dict, list, tuple, str, int, float, bool, type(None))
-_BAD_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, JSONDecodeError)
+_BAD_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _BAD_VALUE = (TypeError, ValueError, RecursionError, ItemError)
 
 
@@ -86,7 +85,8 @@ def failure(error: BaseException, where: str) -> ItemResult:
             code="invalid_item",
             hint="the schema is at /docs",
         )
-    if where == "decode" and isinstance(error, _BAD_JSON):
+    bad_json = isinstance(error, _BAD_JSON) or type(error).__name__ == "JSONDecodeError"
+    if where == "decode" and bad_json:
         text = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         return ItemResult(400, text.encode(), code="malformed_json", hint="send valid JSON")
     ident = os.urandom(4).hex()

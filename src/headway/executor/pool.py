@@ -7,7 +7,6 @@ processes and frames; must not know policies, HTTP or what a model computes.
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -25,14 +24,14 @@ BACKOFF_S = 0.1
 """First pause before a lost worker starts again; it doubles up to `restart_backoff_s_max`."""
 GOOD_S = 10.0
 """A worker that was ready this long starts its successor's pauses from the beginning."""
-TERM_S = 0.2
-"""From SIGTERM to SIGKILL."""
-SAMPLE_S = 0.5
+HANG_UP_S = 0.2
+"""How long a worker may take to end when its connection is closed; then it is killed."""
+SAMPLE_S = 0.25
 """How often heartbeats are looked at."""
 
 _info = msgspec.msgpack.Decoder(ModelInfo)
 _item = msgspec.msgpack.Decoder(ItemResult)
-_extra = msgspec.msgpack.Decoder(list[tuple[int, str, str, str]])
+_extra = msgspec.msgpack.Decoder(list[tuple[int, str, str, str, float]])
 _phase = msgspec.msgpack.Decoder(tuple[str, float, str])
 _failed = msgspec.msgpack.Decoder(tuple[str, str])
 _measured = msgspec.msgpack.Decoder(tuple[list[int], list[float]])
@@ -136,11 +135,10 @@ class Pool:
         seat.told = True
         self._loop.call_soon(self._tell_lost, seat, code, message)
         process.mute()
-        process.signal(signal.SIGTERM)
-        self._loop.call_later(TERM_S, process.signal, signal.SIGKILL)
+        process.kill()
 
     async def close(self) -> None:
-        """End every worker: an idle one at once, a busy one within half a second."""
+        """End every worker: an idle one at once, a busy one within moments."""
         self._closing = True
         if self._sampler is not None:
             self._sampler.cancel()
@@ -152,8 +150,7 @@ class Pool:
                 seat.told = True
                 process = seat.process
                 process.hang_up()
-                self._loop.call_later(TERM_S / 2, process.signal, signal.SIGTERM)
-                self._loop.call_later(TERM_S * 2, process.signal, signal.SIGKILL)
+                self._loop.call_later(HANG_UP_S, process.kill)
         self._check_gone()
         await self._all_gone
 
@@ -162,7 +159,7 @@ class Pool:
     def silent_s(self, worker: int) -> float:
         """Seconds since a worker's process last showed that it runs (busy or not).
 
-        Up to 1 s is normal: workers show it every 0.5 s and are looked at every 0.5 s.
+        Up to 0.5 s is normal: workers show it every 0.25 s and are looked at as often.
         """
         seat = self._seats[worker]
         if seat.process is None:
@@ -182,7 +179,12 @@ class Pool:
         seat.info = None
         seat.reason = ""
         seat.beat_at_s = self._loop.time()
-        seat.process = process = Process(self._loop, self._config.threads)
+        try:
+            process = Process(self._loop, self._config.threads)
+        except OSError as error:  # no memory or no process to be had: perhaps later
+            self._again(seat, f"no worker could be started: {error}", was_ready=False)
+            return
+        seat.process = process
         process.watch(
             lambda frames: self._heard(seat, frames),
             lambda: self._gone(seat, process),
@@ -202,16 +204,20 @@ class Pool:
         if self._closing:
             self._check_gone()
             return
-        now = self._loop.time()
+        text = reason or f"the worker {process.ending()} while starting"
+        self._again(seat, text, was_ready=was_ready)
+
+    def _again(self, seat: Seat, reason: str, *, was_ready: bool) -> None:
+        """Start a worker in this seat after a pause, or give the model up."""
         if was_ready:
-            if now - seat.ready_at_s >= GOOD_S:
+            if self._loop.time() - seat.ready_at_s >= GOOD_S:
                 seat.losses = 0
         else:
             seat.start_failures += 1
             # While another worker serves, this one is tried again: better few than none.
             alone = all(other.info is None for other in self._seats)
             if alone and seat.start_failures >= self._config.start_failures_max:
-                self._give_up(reason or f"the worker {process.ending()} while starting")
+                self._give_up(reason)
                 return
         pause = min(BACKOFF_S * 2**seat.losses, self._config.restart_backoff_s_max)
         seat.losses = min(seat.losses + 1, 30)
@@ -289,11 +295,10 @@ def batch_result(frame: Frame) -> BatchResult:
     read = channel.unpack(frame, TIMES.size)
     if read.extra is None:
         return BatchResult([ItemResult(200, b) for b in read.bodies], run_s, decode_s, encode_s)
-    sizes = read.sizes if read.sizes is not None else [0.0] * len(read.bodies)
     items = [
         ItemResult(status, body, kind, code, hint, None, size)
-        for body, (status, kind, code, hint), size in zip(
-            read.bodies, _extra.decode(read.extra), sizes, strict=True
+        for body, (status, kind, code, hint, size) in zip(
+            read.bodies, _extra.decode(read.extra), strict=True
         )
     ]
     return BatchResult(items, run_s, decode_s, encode_s)

@@ -154,7 +154,7 @@ class Process:
         if self._child.returncode is not None:
             return
         if self._child.poll() is None:
-            self.signal(signal.SIGKILL)
+            self.kill()
             self._loop.call_later(_REAP_S, self._overdue)
             return
         self._exited()
@@ -182,13 +182,13 @@ class Process:
 
     # -- ending -----------------------------------------------------------------------------
 
-    def signal(self, number: int) -> None:
-        """Send a signal to the worker and what it started. A no-op once it is gone."""
+    def kill(self) -> None:
+        """Kill the worker and what it started. A no-op once it is gone."""
         if self._child.returncode is None and self._child.poll() is None:
             try:
-                os.killpg(self.pid, number)
+                os.killpg(self.pid, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
-                self._child.send_signal(number)
+                self._child.kill()
 
     def ending(self) -> str:
         """How it ended, for people."""

@@ -28,13 +28,16 @@ from headway.core.errors import UserError
 from headway.executor import channel
 from headway.executor.adapt import Served, load_model
 from headway.executor.channel import FrameReader
-from headway.executor.items import ItemCodec, Job
+from headway.executor.items import ItemCodec, Job, cancelled
 from headway.executor.runner import Runner, Stream
 from headway.executor.warm import warm_up
 from headway.executor.worker_io import Inbox, SocketOut
 
-BEAT_S = 0.5
+BEAT_S = 0.25
 """How often a worker shows that its process runs."""
+
+SWITCH_S = 0.0005
+"""How long one thread of a worker may keep Python to itself while another waits."""
 
 _PR_SET_PDEATHSIG = 1
 
@@ -68,6 +71,9 @@ class Worker:
         ahead = served.decode is not None or served.measure is not None
         if ahead:
             take = read_ahead(inbox, runner)
+        if ahead or served.encode is not None:
+            # Python's own 5 ms would keep finished answers waiting behind the next batch.
+            sys.setswitchinterval(SWITCH_S)
         while True:
             job = take(not self._streams)
             if job is not None:
@@ -113,14 +119,23 @@ def read_ahead(inbox: Inbox, runner: Runner) -> Callable[[bool], Job | None]:
                     inbox.current[job.ident] = job
                     inbox.jobs.popleft()
                     ready.put(job)
-        except (EOFError, OSError):
-            os._exit(0)
+        except BaseException as error:
+            end_with(error)
 
     def take(block: bool) -> Job | None:
         return None if not block and ready.empty() else ready.get()
 
     threading.Thread(target=read, name="headway-read", daemon=True).start()
     return take
+
+
+def end_with(error: BaseException) -> None:
+    """End the process from a thread of its own: quietly where the parent hung up."""
+    if isinstance(error, (EOFError, OSError)):
+        os._exit(0)
+    sys.excepthook(type(error), error, error.__traceback__)
+    sys.stderr.flush()
+    os._exit(1)
 
 
 def encode_behind(runner: Runner) -> None:
@@ -131,8 +146,8 @@ def encode_behind(runner: Runner) -> None:
         try:
             while True:
                 waiting.get()()
-        except OSError:
-            os._exit(0)
+        except BaseException as error:
+            end_with(error)
 
     runner.finish = waiting.put
     threading.Thread(target=send, name="headway-encode", daemon=True).start()
@@ -148,6 +163,8 @@ def drop_gone(job: Job) -> None:
     job.rows = [row for _, row in kept]
     job.counts = [1] * len(kept)
     job.simple = False
+    for index in set(live) & job.gone:
+        job.failed[index] = cancelled()
 
 
 def beat(fd: int, parent: int) -> None:
@@ -175,6 +192,23 @@ class Serving(Protocol):
 
     def serve(self) -> None:
         """Until the socket closes."""
+
+
+def leave_signals_to_parent() -> None:
+    """Live through SIGINT and SIGTERM: the parent drains first, then hangs up.
+
+    A terminal or a service's supervisor may send them to every process. What the model itself has
+    forked obeys them as usual.
+    """
+    worker = os.getpid()
+
+    def ignore(number: int, frame: object) -> None:
+        if os.getpid() != worker:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, ignore)
 
 
 def start(config: ModelConfig, reader: FrameReader, out: SocketOut) -> Serving:
@@ -208,8 +242,7 @@ def main(argv: list[str]) -> int:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         return 0
-    # Ctrl-C in the terminal is for the parent, which drains first.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    leave_signals_to_parent()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)

@@ -49,14 +49,10 @@ class SocketOut:
         extra = None
         if items is not None:
             extra = msgspec.msgpack.encode(
-                [(r.status, r.content_type, r.code, r.hint) for r in items]
+                [(r.status, r.content_type, r.code, r.hint, r.size) for r in items]
             )
         lead = TIMES.pack(*times)
-        self.send(
-            channel.pack(
-                channel.DONE, bodies, ident=job.ident, lead=lead, sizes=job.sizes, extra=extra
-            )
-        )
+        self.send(channel.pack(channel.DONE, bodies, ident=job.ident, lead=lead, extra=extra))
 
     def chunk(self, job: Job, index: int, body: bytes) -> None:
         """One piece of a stream."""
