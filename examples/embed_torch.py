@@ -39,7 +39,6 @@ def model_dir() -> Path:
 class EmbedTorch(headway.Model):
     """Texts in, unit vectors out."""
 
-    name = "minilm-torch"
     form = "packed"
     size_unit = "tokens"
     embeds = True

@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812  torch's own customary name
 from numpy.typing import NDArray
 
+from headway.executor.nets.attention import attend
 from headway.executor.nets.checkpoint import read_safetensors
 from headway.executor.nets.linear import Linear
 from headway.executor.nets.packed import Packed, pack
@@ -215,8 +216,7 @@ class BertEncoder:
         out = qkv.new_empty(len(qkv), self.config.hidden)
         for start, items, length in _runs(lengths):
             stop = start + items * length
-            q, k, v = self._heads(qkv[start:stop], items, length)
-            o = F.scaled_dot_product_attention(q, k, v)
+            o = attend(self._heads(qkv[start:stop], items, length))
             out[start:stop] = o.transpose(1, 2).reshape(stop - start, -1)
         return out
 
