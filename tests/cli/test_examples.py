@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
 from tests.cli.served import Server, get, post
 
 np = pytest.importorskip("numpy")

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.served import HEADWAY, ROOT, START_S, Server, environment, get, post
 
 from headway.cli.cmd_init import TEMPLATE
+from tests.cli.served import HEADWAY, ROOT, START_S, Server, environment, get, post
 
 
 @pytest.fixture

@@ -1,71 +1,81 @@
-"""`headway simulate`: policies side by side in virtual time."""
+"""`headway simulate`: flags, table, JSON and errors."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
-from headway.cli.main import main
-from headway.core.config import ModelConfig
-from headway.sim.service import ServiceTime
-from headway.sim.virtual_load import VirtualLoad, simulate
-
-
-def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        main(["simulate", *args])
-    out, err = capsys.readouterr()
-    return int(ended.value.code or 0), out, err
+from headway.cli.main import cli
+from headway.core.errors import UserError
 
 
-def documents(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
-    code, out, _ = run(capsys, *args, "--json")
-    assert code == 0
-    return {d["policy"]: d for d in map(json.loads, out.splitlines())}
+def simulate(*args: str) -> Result:
+    return CliRunner().invoke(cli, ["simulate", *args], standalone_mode=False)
 
 
-def test_every_request_is_answered_once_and_a_seed_repeats(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    args = ("--rate", "200", "--duration", "5", "--seed", "3")
-    first, second = documents(capsys, *args), documents(capsys, *args)
-    assert first == second
-    for found in first.values():
-        assert found["ok"] + sum(found["refused"].values()) == found["sent"] > 800
-        assert found["ok_per_s"] == pytest.approx(200, rel=0.1)
+def test_json_has_every_policy_and_conserves_requests() -> None:
+    found = simulate(
+        "--rate", "900", "--duration", "3", "--policy", "greedy,deadline,static",
+        "--max-batch-size", "16", "--objective", "p99<100ms", "--json",
+    )  # fmt: skip
+    policies = json.loads(found.output)["policies"]
+    assert list(policies) == ["greedy", "deadline", "static"]
+    for s in policies.values():
+        assert s["asked"] == s["answered"] + s["refused"] + s["failed"] + s["cancelled"]
+    assert policies["deadline"]["goodput_per_s"] > 5 * policies["greedy"]["goodput_per_s"]
 
 
-def test_greedy_answers_sooner_than_a_window_at_light_load(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    found = documents(capsys, "--rate", "50", "--duration", "5", "--policy", "greedy,static")
-    assert found["greedy"]["p50_ms"] < 20
-    assert found["static"]["p50_ms"] > 50
+@pytest.mark.parametrize("arrivals", ["poisson", "even", "bursty", "closed"])
+def test_one_seed_prints_one_table(arrivals: str) -> None:
+    def run(seed: int) -> str:
+        return simulate(
+            "--arrivals", arrivals, "--duration", "2", "--seed", str(seed), "--size", "10:90",
+            "--form", "padded", "--service", "2+0.01s",
+        ).output  # fmt: skip
+
+    assert "latency p99 ms" in run(1)
+    assert run(1) == run(1)
+    if arrivals == "poisson":
+        assert run(1) != run(2)
 
 
-def test_deadline_keeps_a_promise_that_greedy_breaks_in_overload(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    args = ("--rate", "1500", "--duration", "5", "--objective", "p99<100ms")
-    found = documents(capsys, *args, "--policy", "greedy,deadline")
-    assert found["deadline"]["attainment"] > 5 * found["greedy"]["attainment"]
-    assert found["deadline"]["p99_ms"] < 150
-    assert found["greedy"]["p99_ms"] > 500
+def test_crashes_show_as_failures() -> None:
+    found = simulate("--crash-every", "0.5", "--duration", "5", "--json", "--workers", "2")
+    greedy = json.loads(found.output)["policies"]["greedy"]
+    assert greedy["failed"] == greedy["refusals"]["worker_crashed"] > 0
 
 
-def test_closed_loop_never_has_more_out_than_clients() -> None:
-    outcome = simulate(
-        ModelConfig(name="m", path="m", policy="greedy"),
-        ServiceTime.parse("5+1b"),
-        VirtualLoad(clients=4, duration_s=2.0),
-    )
-    assert outcome.rows / outcome.batches <= 4
-    assert outcome.sent == len(outcome.latencies_s)
+def test_trace_is_stretched_to_the_rate(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text("arrival_s,size\n" + "".join(f"{n},{n + 1}\n" for n in range(101)))
+    found = simulate("--trace", str(file), "--rate", "50", "--json")
+    document = json.loads(found.output)
+    assert document["load"] == f"101 requests of {file} in 2.0 s"
+    assert document["policies"]["greedy"]["answered"] == 101
 
 
-def test_mistakes_exit_2_with_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
-    for args in (("--service", "fast"), ("--policy", "best"), ("--rate", "1", "--clients", "1")):
-        code, _, err = run(capsys, *args)
-        assert code == 2 and "hint: " in err
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--policy", "best"], "'best'"),
+        (["--policy", ","], "no policy"),
+        (["--service", "fast"], "'fast'"),
+        (["--size", "big"], "'big'"),
+        (["--objective", "soon"], "'soon'"),
+        (["--trace", "no.csv"], "no.csv"),
+        (["--arrivals", "closed", "--rate", "5"], "--rate"),
+        (["--clients", "5"], "--clients"),
+        (["--think-ms", "5"], "--think-ms"),
+        (["--size-column", "x"], "--size-column"),
+        (["--trace", "no.csv", "--clients", "5"], "--clients"),
+        (["--trace", "no.csv", "--size", "5"], "sizes"),
+    ],
+)
+def test_mistakes_say_what_to_change(args: list[str], words: str) -> None:
+    error = simulate(*args).exception
+    assert isinstance(error, UserError)
+    assert words in error.message
+    assert error.hint or "does nothing" in error.message

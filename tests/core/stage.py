@@ -14,7 +14,7 @@ from headway.core.events import Event
 from headway.core.ports import ModelInfo
 from headway.core.request import ItemResult, Request
 from headway.sim.compute import SimExecutor
-from headway.sim.service import ServiceTime
+from headway.sim.run_time import ServiceTime
 from headway.sim.world import World
 
 

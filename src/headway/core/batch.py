@@ -69,6 +69,8 @@ class Batch:
     """Rows added so that the row count is one the model allows (B7)."""
     remaining_rows: int = 0
     """Rows not yet answered; a stream's members end one by one."""
+    errors: int = 0
+    """Streams that ended in an error so far."""
 
     def padded(self, form: Form) -> float:
         """Size units the device computes: rows x longest where padded, the plain sum otherwise."""

@@ -224,14 +224,13 @@ def _check_model(m: ModelConfig) -> None:
         )
     if m.policy != "static":
         defaults = ModelConfig()
+        default = "deadline" if m.objective else "greedy"
         for key in ("batch_window_ms", "pad_batches"):
             if getattr(m, key) != getattr(defaults, key):
                 raise ConfigError(
-                    f"{key} does nothing under policy {m.policy}",
+                    f"{key} does nothing under policy {m.policy or default}",
                     param=key,
                     hint="use policy static, or remove it",
                 )
     if m.objective:
         Objective.parse(m.objective)
-    elif m.policy == "deadline":
-        return

@@ -20,6 +20,9 @@ MARGIN = 0.03
 PROBE_EVERY = 64
 """Of this many batches cut short by b*, one may be a step larger, so that an old verdict is
 checked."""
+_FLOOR = 1e-3
+"""No batch is predicted to take less than this share of its band's mean: even an empty one takes
+time."""
 _FLAT = 1e-4
 """Relative variance of work below which a band says nothing about slope."""
 
@@ -63,7 +66,8 @@ class Band:
 
     def at(self, work: float) -> float:
         """Seconds for this much work in this band."""
-        return self.mean_s + self.slope_s * (work - self.mean_work)
+        line_s = self.mean_s + self.slope_s * (work - self.mean_work)
+        return max(line_s, _FLOOR * self.mean_s)
 
 
 class ServiceCurve:
@@ -92,8 +96,10 @@ class ServiceCurve:
         return rows * longest if self.form == "padded" else total
 
     def observe(self, rows: int, longest: float, total: float, run_s: float) -> None:
-        """Learn from a batch that ran. Times that are not positive and finite are ignored."""
-        if rows < 1 or not 0.0 < run_s < inf:
+        """Learn from a batch that ran. Times that are not positive and finite are ignored, and so
+        are sizes that are not finite."""
+        work = self.work(rows, longest, total)
+        if rows < 1 or not 0.0 < run_s < inf or not 0.0 <= work < inf:
             return
         k = (rows - 1).bit_length()
         while len(self.bands) <= k:
@@ -101,7 +107,7 @@ class ServiceCurve:
         band = self.bands[k]
         if band is None:
             band = self.bands[k] = Band()
-        band.observe(rows, self.work(rows, longest, total), run_s)
+        band.observe(rows, work, run_s)
         if band.n <= 4 or band.n % 16 == 0:
             self.version += 1
 
@@ -109,11 +115,6 @@ class ServiceCurve:
         """Has a batch of about this many rows run?"""
         k = (rows - 1).bit_length()
         return k < len(self.bands) and self.bands[k] is not None
-
-    @property
-    def empty(self) -> bool:
-        """Nothing has run yet."""
-        return not self.bands
 
     def predict(self, rows: int, longest: float, total: float) -> float:
         """Expected run time in seconds; 0 while nothing is known.
@@ -166,7 +167,9 @@ class ServiceCurve:
         for k, band in enumerate(self.bands):
             rows = min(1 << k, cap)
             if band is not None and (1 << k) < 2 * cap:
-                out.append((rows, rows / self.predict(rows, size, rows * size)))
+                run_s = self.predict(rows, size, rows * size)
+                if run_s > 0:  # a size of 0 takes no time where time is all size
+                    out.append((rows, rows / run_s))
         return out
 
     def _near(self, k: int) -> Band | None:

@@ -95,6 +95,8 @@ class Request:
     index: int = 0
     """Position in its batch."""
     started_s: float = -1.0
+    ended_s: float = -1.0
+    """When its stream ended; -1 where the batch's end is its own."""
     demoted: bool = False
     """Past its time-out under DELAY, or bound to be late: served after all who can be on time."""
 

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable
 from math import inf
+from typing import Protocol
 
 _CLOCK_MONOTONIC = 1
 _ABSOLUTE = 1
@@ -29,23 +30,87 @@ class _Itimerspec(ctypes.Structure):
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class LoopClock:
-    """`core.ports.Scheduler` on an asyncio loop: one per driver."""
+class Timer(Protocol):
+    """One alarm on the clock's time. Arming replaces the alarm before."""
+
+    def watch(self, fired: Callable[[], None]) -> None:
+        """Call when the alarm comes; it may come early."""
+
+    def arm(self, when_s: float) -> None:
+        """Set the alarm."""
+
+    def close(self) -> None:
+        """No alarm any more."""
+
+
+class KernelTimer:
+    """A timerfd on the loop, or where there is none the loop's own timer."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self.now = time.monotonic
-        self._callback: Callable[[], None] | None = None
-        self._when_s = inf
-        """When the callback is due."""
-        self._armed_s = inf
-        """When the kernel's timer fires; it may be earlier than needed, then it is set again."""
+        self._fired: Callable[[], None] | None = None
         self._handle: asyncio.TimerHandle | None = None
         self._spec = _Itimerspec()
         create = getattr(_libc, "timerfd_create", None)
         self._fd = create(_CLOCK_MONOTONIC, _FLAGS) if create else -1
+
+    def watch(self, fired: Callable[[], None]) -> None:
+        """Call when the alarm comes."""
+        self._fired = fired
         if self._fd >= 0:
-            loop.add_reader(self._fd, self._fired)
+            self._loop.add_reader(self._fd, self._read)
+
+    def arm(self, when_s: float) -> None:
+        """Set the alarm; one system call."""
+        if self._fd < 0:
+            assert self._fired is not None
+            if self._handle is not None:
+                self._handle.cancel()
+            self._handle = self._loop.call_later(max(0.0, when_s - time.monotonic()), self._fired)
+            return
+        value = self._spec.it_value
+        nanoseconds = max(1, int(when_s * 1e9))
+        value.tv_sec, value.tv_nsec = divmod(nanoseconds, 1_000_000_000)
+        _libc.timerfd_settime(self._fd, _ABSOLUTE, ctypes.byref(self._spec), None)
+
+    def close(self) -> None:
+        """Release it."""
+        if self._handle is not None:
+            self._handle.cancel()
+        if self._fd >= 0:
+            self._loop.remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+
+    def _read(self) -> None:
+        assert self._fired is not None
+        try:
+            os.read(self._fd, 8)
+        except BlockingIOError:
+            return
+        self._fired()
+
+
+class LoopClock:
+    """`core.ports.Scheduler` on an asyncio loop: one per driver."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        timer: Timer | None = None,
+    ) -> None:
+        """`now` and `timer` are replaced together, where time is virtual."""
+        self.now = now
+        self._loop = loop
+        self._callback: Callable[[], None] | None = None
+        self._when_s = inf
+        """When the callback is due."""
+        self._armed_s = inf
+        """When the timer fires; it may be earlier than needed, then it is set again."""
+        self._timer = timer or KernelTimer(loop)
+        self._timer.watch(self._due)
 
     def soon(self, callback: Callable[[], None]) -> None:
         """Run in the next turn: all sockets that were readable in this one come first."""
@@ -61,35 +126,14 @@ class LoopClock:
     def close(self) -> None:
         """Release the timer."""
         self._callback, self._when_s = None, inf
-        if self._handle is not None:
-            self._handle.cancel()
-        if self._fd >= 0:
-            self._loop.remove_reader(self._fd)
-            os.close(self._fd)
-            self._fd = -1
+        self._timer.close()
 
     def _arm(self, when_s: float) -> None:
         self._armed_s = when_s
-        if self._fd < 0:
-            if self._handle is not None:
-                self._handle.cancel()
-            self._handle = self._loop.call_later(max(0.0, when_s - self.now()), self._due)
-            return
-        value = self._spec.it_value
-        nanoseconds = max(1, int(when_s * 1e9))
-        value.tv_sec, value.tv_nsec = divmod(nanoseconds, 1_000_000_000)
-        _libc.timerfd_settime(self._fd, _ABSOLUTE, ctypes.byref(self._spec), None)
-
-    def _fired(self) -> None:
-        try:
-            os.read(self._fd, 8)
-        except BlockingIOError:
-            return
-        self._due()
+        self._timer.arm(when_s)
 
     def _due(self) -> None:
         self._armed_s = inf
-        self._handle = None
         if self.now() < self._when_s:
             if self._when_s < inf:
                 self._arm(self._when_s)

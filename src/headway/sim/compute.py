@@ -1,6 +1,6 @@
 """Compute in virtual time: workers that take as long as a service time says.
 
-Knows batches and the world; must not know how anything is decided.
+Knows batches and time; must not know how anything is decided.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from collections.abc import Callable, Sequence
 from headway.core.batch import Batch, BatchResult
 from headway.core.ports import ModelInfo, WorkerSink
 from headway.core.request import ItemResult, Request
-from headway.sim.world import World
+from headway.sim.world import Timeline
+
+_OK = ItemResult(200, b"")
+"""Every item's answer: nothing here looks at its body."""
 
 
 class SimExecutor:
@@ -19,7 +22,7 @@ class SimExecutor:
 
     def __init__(
         self,
-        world: World,
+        world: Timeline,
         service_s: Callable[[Batch], float],
         *,
         workers: int = 1,
@@ -32,16 +35,18 @@ class SimExecutor:
         self.info = info or ModelInfo(name="sim")
         self.hop_s = hop_s
         self.busy_s = 0.0
-        """Device time used so far."""
+        """Device time used so far, also by batches that were lost."""
         self._sink: WorkerSink | None = None
         self._queues: list[deque[Batch]] = [deque() for _ in range(workers)]
+        self._began_s = [0.0] * workers
+        self._up = [False] * workers
         self._epoch = [0] * workers
 
     def start(self, sink: WorkerSink) -> None:
         """All workers are ready at once."""
         self._sink = sink
         for worker in range(self.workers):
-            sink.worker_ready(worker, self.info)
+            self.revive(worker)
 
     def run(self, batch: Batch) -> None:
         """Queue a batch on its worker."""
@@ -59,15 +64,26 @@ class SimExecutor:
     def restart(self, worker: int, code: str, message: str) -> None:
         """The worker dies and a fresh one is there at once."""
         self.crash(worker, code, message)
-        assert self._sink is not None
-        self._sink.worker_ready(worker, self.info)
+        self.revive(worker)
 
     def crash(self, worker: int, code: str = "worker_crashed", message: str = "crash") -> None:
-        """The worker dies with what it holds."""
+        """The worker dies with what it holds; a no-op on one that is down."""
+        if not self._up[worker]:
+            return
+        if self._queues[worker]:
+            self.busy_s += max(0.0, self.world.time_s - self._began_s[worker])
         self._queues[worker].clear()
         self._epoch[worker] += 1
+        self._up[worker] = False
         assert self._sink is not None
         self._sink.worker_lost(worker, code, message)
+
+    def revive(self, worker: int) -> None:
+        """The worker is ready; a no-op on one that is up."""
+        if not self._up[worker]:
+            self._up[worker] = True
+            assert self._sink is not None
+            self._sink.worker_ready(worker, self.info)
 
     async def close(self) -> None:
         """Nothing to end."""
@@ -75,17 +91,17 @@ class SimExecutor:
     def _begin(self, batch: Batch, hop_s: float) -> None:
         run_s = self.service_s(batch)
         epoch = self._epoch[batch.worker]
-        self.busy_s += run_s
-        when_s = self.world.time_s + hop_s + run_s
-        self.world.plan(when_s, lambda: self._end(batch, run_s, epoch))
+        begin_s = self.world.time_s + hop_s
+        self._began_s[batch.worker] = begin_s
+        self.world.plan(begin_s + run_s, lambda: self._end(batch, run_s, epoch))
 
     def _end(self, batch: Batch, run_s: float, epoch: int) -> None:
         if epoch != self._epoch[batch.worker]:
             return
+        self.busy_s += run_s
         queue = self._queues[batch.worker]
         queue.popleft()
         if queue:
             self._begin(queue[0], 0.0)
-        items = [ItemResult(200, b"") for _ in batch.requests]
         assert self._sink is not None
-        self._sink.batch_done(batch.id, BatchResult(items, run_s))
+        self._sink.batch_done(batch.id, BatchResult([_OK] * len(batch.requests), run_s))

@@ -8,10 +8,10 @@ live server and the simulator drive the same object. It belongs to one thread.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from math import inf
 
 from headway.core.batch import Batch, BatchResult, Close
+from headway.core.batcher.actions import Actions
 from headway.core.batcher.door import Door
 from headway.core.batcher.grouping import Group, form_group
 from headway.core.batcher.lanes import Lane, Lanes
@@ -35,18 +35,6 @@ DEPTH = 2
 """Batches a worker may hold: the one that runs and the one that follows it."""
 EVENTS_MAX = 4096
 """Records kept for a driver that does not drain them."""
-
-
-@dataclass(slots=True)
-class Actions:
-    """What a driver does now."""
-
-    run: list[Batch] = field(default_factory=list)
-    refuse: list[tuple[Request, UserError]] = field(default_factory=list)
-    overdue: list[Batch] = field(default_factory=list)
-    """Batches past their time limit: their workers are to be replaced."""
-    wake_s: float = inf
-    """Poll again by then, even if nothing happens."""
 
 
 class Batcher:
@@ -89,6 +77,7 @@ class Batcher:
         for run in info.warm:
             self.curve.observe(run.rows, run.longest, run.total, run.run_s)
         self.sizing.learn(info)
+        self.door.measures = info.measures
         self.room.reclass(classed=info.form == "padded")
         self.lanes.lane(worker).up = True
         self.tally.progressed(now)
@@ -153,10 +142,15 @@ class Batcher:
             return self.running.get(request.batch_id)
         return None
 
-    def resize(self, request: Request, size: float) -> None:
-        """A worker measured a waiting request."""
-        if request.state is State.WAITING and size > 0.0:
-            self.room.resize(request, size)
+    def resize(self, request: Request, size: float, now: float) -> UserError | None:
+        """A worker measured a waiting request. Returns why it may wait no longer, if so."""
+        if request.state is not State.WAITING or not 0.0 < size < inf:
+            return None
+        error = self.door.resize(request, size)
+        if error is not None:
+            waited_s = now - request.arrival_s
+            self.events.append(Refused(now, self.name, request.id, error.code, waited_s))
+        return error
 
     def finish(
         self, batch_id: int, result: BatchResult, now: float
@@ -186,19 +180,24 @@ class Batcher:
         self.lanes.lane(self.running[batch_id].worker).chunk_s = now
         self.tally.progressed(now)
 
-    def finish_item(self, batch_id: int, index: int, now: float) -> Request | None:
+    def finish_item(
+        self, batch_id: int, index: int, now: float, *, ok: bool = True
+    ) -> Request | None:
         """The stream of one member ended and frees its row (B24). Returns it if still wanted."""
         batch = self.running[batch_id]
         request = batch.requests[index]
         wanted = request.state is State.RUNNING
         if wanted:
             request.state = State.DONE
+            request.ended_s = now
+            batch.errors += not ok
         batch.remaining_rows -= request.rows
         self.tally.progressed(now)
         if batch.remaining_rows == 0:
             self._release(batch, now)
             ended = BatchResult(items=[], run_s=now - batch.closed_s)
-            self._note_finished(batch, now, batch.requests, result=ended)
+            answered = [r for r in batch.requests if r.state is State.DONE]
+            self._note_finished(batch, now, answered, result=ended, errors=batch.errors)
         return request if wanted else None
 
     def drain(self) -> None:
@@ -212,6 +211,7 @@ class Batcher:
         actions = Actions()
         for request in self.room.expired(now):
             self._refuse(request, self.door.expire(request, now), now, actions)
+        wants_slot = False
         while self.room.requests:
             found = self._find_lane()
             if found is None:
@@ -222,10 +222,14 @@ class Batcher:
                 actions.wake_s = decision.until_s
                 break
             if self.slot.shared and not self.slot.try_take(self.name, now):
+                wants_slot = True
                 break
             self._dispatch(lane, free_s, decision, now, actions)
-        if self.slot.shared and not self.room.requests:
-            self.slot.withdraw(self.name)
+        if self.slot.shared:
+            # Whoever holds a place in the line without using it would block the others.
+            if not wants_slot:
+                self.slot.withdraw(self.name)
+            actions.step_aside = self.slot.wanted(self.name)
         actions.wake_s = min(
             actions.wake_s, self.room.next_expiry_s(), self._find_overdue(now, actions)
         )
@@ -238,12 +242,8 @@ class Batcher:
 
     def advice(self) -> str | None:
         """One sentence on how batches form here, when there is something to say (B3, B20, O8)."""
-        size = self.room.mean_size or 1.0
-        if self.sizing.rows_max > 1 and len(self.curve.rates(size, self.sizing.rows_max)) > 1:
-            best = self.sizing.best_rows(size)
-            if best == 1:
-                return "batching does not help this model here: one row at a time is fastest"
-        return self.tally.advice(self.sizing.rows_max)
+        hint = self.sizing.advice(self.room.mean_size or 1.0)
+        return hint or self.tally.advice(self.sizing.rows_max)
 
     # Inside
 
@@ -278,6 +278,7 @@ class Batcher:
         view.answered_rows = tally.answered_rows
         view.returned_rows = tally.returned_rows
         view.return_share = tally.return_share
+        view.latest_s = self.door.latest_s(head, view.cap_rows)
         view.draining = self.draining
         return view
 
@@ -295,14 +296,14 @@ class Batcher:
             self.sizing.limits,
             cap=rows,
             reason=reason,
-            late_before_s=self.door.late_before_s(rows, free_s, now),
+            start_s=self.door.start_s(free_s, now),
         )
         for request in group.late:
             self._refuse(request, self.door.too_late(request, now), now, actions)
         if group.requests:
             actions.run.append(self._close(lane, group, now))
         elif self.slot.shared:
-            self.slot.give_back(self.name)
+            self.slot.give_back(self.name, now)
 
     def _close(self, lane: Lane, group: Group, now: float) -> Batch:
         self._last_id += 1
@@ -333,6 +334,7 @@ class Batcher:
         self.running[batch.id] = batch
         self.lanes.give(lane, batch, now)
         self.tally.closed(batch.rows, now)
+        self.sizing.closed(batch.reason)
         self.events.append(closed_event(batch))
         return batch
 
@@ -349,7 +351,7 @@ class Batcher:
         """The one place where a batch gives back its worker and its slot. Was it alone there?"""
         del self.running[batch.id]
         if self.slot.shared:
-            self.slot.give_back(self.name)
+            self.slot.give_back(self.name, now)
         return self.lanes.end(batch, now)
 
     def _put_back(self, request: Request) -> None:
@@ -367,12 +369,13 @@ class Batcher:
         ok: bool = True,
     ) -> None:
         """Settle the promise and record how the batch ended."""
-        latencies = [now - request.arrival_s for request in answered]
+        ends = [r.ended_s if r.ended_s >= 0.0 else now for r in answered]
+        latencies = [end_s - r.arrival_s for r, end_s in zip(answered, ends, strict=True)]
         limit_s = self.objective.limit_s if self.objective is not None else inf
         late = [
             request
-            for request, latency_s in zip(answered, latencies, strict=True)
-            if latency_s > limit_s or now > request.deadline_s
+            for request, end_s in zip(answered, ends, strict=True)
+            if end_s - request.arrival_s > limit_s or end_s > request.deadline_s
         ]
         unforeseen = sum(not request.demoted for request in late)
         self.door.settle(len(answered) - len(late), unforeseen)

@@ -13,6 +13,7 @@ from headway.core.batcher.waiting import WaitingRoom
 from headway.core.config import ModelConfig
 from headway.core.errors import UserError
 from headway.core.policy.admission import (
+    LATE_BUDGET_MAX,
     LateBudget,
     QueueView,
     check_item,
@@ -46,6 +47,8 @@ class Door:
         self.budget = LateBudget(objective.late_share_max if objective is not None else 0.0)
         self.last_level = config.priority_levels + 1
         """Where those wait who may be served late."""
+        self.measures = False
+        """Sizes are known only once a worker has measured them."""
         sizes = (config.item_size_max, config.batch_budget_size)
         self._item_size_max = min((s for s in sizes if s is not None), default=inf)
 
@@ -53,7 +56,10 @@ class Door:
         """Let a request wait, or say why not. One that meets nobody here is always let in."""
         rows = request.rows
         if rows > self.sizing.rows_max or request.size * rows > self._item_size_max:
-            return check_item(request, self.config, self.sizing.rows_max)
+            # Until a worker has measured it the size is a number of bytes: of the wrong unit.
+            error = check_item(request, self.config, self.sizing.rows_max, sized=not self.measures)
+            if error is not None:
+                return error
         level = request.priority
         if not 1 <= level < self.last_level:
             level = self.last_level - 1
@@ -62,14 +68,21 @@ class Door:
             error = self._check_room(request, now)
             if error is not None:
                 return error
-            if self.by_deadline:
-                finish_s = self.finish_s(request, now)
-                if finish_s > due_s:
-                    if finish_s > request.deadline_s or not self.budget.spend():
-                        return predicted_late(finish_s, due_s)
-                    level, due_s, request.demoted = self.last_level, inf, True
+            finish_s = self.finish_s(request, level, now) if self.by_deadline else -inf
+            if finish_s > due_s:
+                if not self._may_be_late(request, finish_s):
+                    return predicted_late(finish_s, due_s)
+                level, due_s, request.demoted = self.last_level, inf, True
         self.room.add(request, level, due_s)
         return None
+
+    def resize(self, request: Request, size: float) -> UserError | None:
+        """A waiting request was measured: let it stay, or say why not."""
+        self.room.resize(request, size)
+        if size * request.rows <= self._item_size_max:
+            return None
+        self.room.remove(request, State.DONE)
+        return check_item(request, self.config, self.sizing.rows_max)
 
     def due_s(self, request: Request) -> float:
         """When a request must be answered to be on time."""
@@ -89,34 +102,41 @@ class Door:
         """Predicted time until all that waits and runs is done."""
         return self._free_s(now) + self._queue_s(self.room.rows)
 
-    def finish_s(self, request: Request, now: float) -> float:
-        """Predicted time of its answer: the running batch, full batches ahead, then its own."""
+    def finish_s(self, request: Request, level: int, now: float) -> float:
+        """Predicted time of its answer at a level: the running batch, full batches ahead, then its
+        own. Those of a less urgent level are not ahead of it."""
         room, rows = self.room, request.rows
-        best = self.sizing.best_rows(request.size)
-        joins = room.rows % best
-        wait_s = self._free_s(now) + self._queue_s(room.rows - joins)
-        rows = max(min(joins + rows, best), rows)
         mean = room.mean_size or request.size
+        ahead = room.rows_ahead(level)
+        cap, _ = self.sizing.steady(request.size, mean, self.objective)
+        joins = ahead % cap
+        wait_s = self._free_s(now) + self._queue_s(ahead - joins)
+        rows = max(min(joins + rows, cap), rows)
         return now + wait_s + self.sizing.batch_s(rows, request.size, mean)
 
-    def late_before_s(self, rows: int, free_s: float, now: float) -> float:
-        """Requests due before this miss their time even in a batch of `rows` that leaves now."""
-        head = self.room.head()
-        if not self.by_deadline or head is None:
-            return -inf
-        rows = max(min(rows, self.room.rows), 1)
+    def latest_s(self, head: Request, cap: int) -> float:
+        """When the next batch must leave for its head to be on time."""
+        if not self.by_deadline:
+            return inf
+        rows = max(min(cap, self.room.rows), head.rows)
         run_s = self.sizing.batch_s(rows, head.size, self.room.mean_size)
-        return max(now, free_s if free_s < inf else now) + run_s
+        return head.due_s - run_s - 2.0 * self.lanes.hop_s
+
+    def start_s(self, free_s: float, now: float) -> float | None:
+        """When a batch that leaves now begins; None where nobody has a time to keep."""
+        if not self.by_deadline:
+            return None
+        return max(now, free_s) if free_s < inf else now
 
     def too_late(self, request: Request, now: float) -> UserError | None:
         """Bound to miss its time: back in to be served last if the promise allows, else refused."""
-        finish_s = now + self.own_s(request)
-        if finish_s <= request.deadline_s and self.budget.spend():
+        if self._may_be_late(request, now + self.own_s(request)):
             request.demoted = True
             self.room.add(request, self.last_level, inf)
             return None
         request.state = State.DONE
-        return predicted_late(max(self.finish_s(request, now), request.due_s), request.due_s)
+        finish_s = self.finish_s(request, request.level, now)
+        return predicted_late(max(finish_s, request.due_s), request.due_s)
 
     def expire(self, request: Request, now: float) -> UserError | None:
         """It has waited as long as it may: refused, or under DELAY served after everyone else."""
@@ -132,8 +152,13 @@ class Door:
         """Answers went out: on-time ones earn lateness for others, unforeseen late ones use it
         up."""
         self.budget.earn(on_time)
-        for _ in range(late):
-            self.budget.spend()
+        self.budget.owe(late)
+
+    def _may_be_late(self, request: Request, finish_s: float) -> bool:
+        """Does the promise allow this one to be late, and its client? Those who wait to be served
+        last are bounded too: in a long overload nobody gets to them."""
+        rows = self.room.level_rows.get(self.last_level, 0)
+        return finish_s <= request.deadline_s and rows < LATE_BUDGET_MAX and self.budget.spend()
 
     def _free_s(self, now: float) -> float:
         """Predicted time until a worker is free; 0 where nobody can tell."""

@@ -62,6 +62,8 @@ class BatchDriver:
         self._measuring.pop(request.id, None)
         if batch is not None:
             self.executor.cancel(batch.worker, batch.id, request.index)
+        else:
+            self._turn_if_empty()
 
     def ready(self) -> bool:
         """Can a request be served now?"""
@@ -103,6 +105,8 @@ class BatchDriver:
         for batch in self.batcher.worker_down(worker, now, code):
             for request in self.batcher.lose(batch, now):
                 request.reply.done(result)
+        # Sizes asked of that worker may never come.
+        self._measuring = {i: r for i, r in self._measuring.items() if r.state is State.WAITING}
         self._turn_all()
 
     def batch_started(self, batch_id: int) -> None:
@@ -130,17 +134,21 @@ class BatchDriver:
     def item_done(self, batch_id: int, index: int, result: ItemResult) -> None:
         """One stream ended and its row is free."""
         if batch_id in self.batcher.running:
-            request = self.batcher.finish_item(batch_id, index, self.scheduler.now())
+            ok = result.status == 200
+            request = self.batcher.finish_item(batch_id, index, self.scheduler.now(), ok=ok)
             if request is not None:
                 request.reply.done(result)
             self._turn_all()
 
     def measured(self, request_ids: Sequence[int], sizes: Sequence[float]) -> None:
         """Sizes in the model's own unit."""
+        now = self.scheduler.now()
         for request_id, size in zip(request_ids, sizes, strict=True):
             request = self._measuring.pop(request_id, None)
-            if request is not None:
-                self.batcher.resize(request, size)
+            error = None if request is None else self.batcher.resize(request, size, now)
+            if request is not None and error is not None:
+                request.reply.done(refusal(error))
+                self._turn_if_empty()
 
     # Inside
 
@@ -152,6 +160,11 @@ class BatchDriver:
         self._turn()
         for driver in self.neighbours:
             driver._turn()
+
+    def _turn_if_empty(self) -> None:
+        # Its place in the line for the device is another model's now.
+        if self.batcher.slot.shared and not self.batcher.room.requests:
+            self._turn()
 
     def _turn(self) -> None:
         """Perform what the batcher decides now."""
@@ -166,6 +179,9 @@ class BatchDriver:
             self._armed_s = actions.wake_s
             self.scheduler.at(actions.wake_s, self._wake)
         self._drain_events()
+        if actions.step_aside:
+            for driver in self.neighbours:
+                driver._turn()
 
     def _wake(self) -> None:
         self._armed_s = inf

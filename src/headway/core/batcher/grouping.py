@@ -45,6 +45,8 @@ class Group:
     rows: int = 0
     longest: float = 0.0
     total: float = 0.0
+    due_s: float = inf
+    """When the most urgent member must be answered."""
     reason: Close = Close.IDLE
 
 
@@ -55,23 +57,21 @@ def form_group(
     *,
     cap: int,
     reason: Close,
-    late_before_s: float = -inf,
+    start_s: float | None = None,
 ) -> Group:
     """Take the most urgent request and its like out of the room, up to `cap` rows.
 
-    Requests whose `due_s` is before `late_before_s` are left waiting and listed as late. Costs at
-    most the batch and the size classes, never the queue.
+    With `start_s`, the time the batch would begin, requests that it would answer after their
+    `due_s` are taken out and listed as late. Each that leaves may make the batch shorter, so no
+    more are given up than the rest needs. Costs at most the batch and the size classes, never the
+    queue; a request set aside is looked at once.
     """
     group = Group(reason=reason)
-    head = room.head()
-    while head is not None and head.due_s < late_before_s:
-        # Out of the room so that the search goes on; the caller decides on it.
-        room.remove(head, State.NEW)
-        group.late.append(head)
-        head = room.head()
+    rule = _Rule(curve, limits, cap, start_s)
+    head = _lead(room, group, rule)
     if head is None:
         return group
-    rule = _Rule(curve, limits, cap, late_before_s, room.key(head.size))
+    rule.head_key = room.key(head.size)
     if _fill(room, rule.head_key, group, rule) and room.classed:
         for key in room.near(rule.head_key):
             if not _fill(room, key, group, rule):
@@ -87,8 +87,32 @@ class _Rule:
     curve: ServiceCurve
     limits: Limits
     cap: int
-    late_before_s: float
-    head_key: int
+    start_s: float | None
+    late_before_s: float = -inf
+    """Who is due before this cannot be answered in time by this batch."""
+    head_key: int = 0
+    """Size class of the most urgent member."""
+
+
+def _lead(room: WaitingRoom, group: Group, rule: _Rule) -> Request | None:
+    """The most urgent request that can still be on time."""
+    head = room.head()
+    while head is not None and rule.start_s is not None:
+        rule.late_before_s = rule.start_s + _run_s(room, head, rule)
+        if head.due_s >= rule.late_before_s:
+            break
+        # Out of the room so that the search goes on; the caller decides on it.
+        room.remove(head, State.NEW)
+        group.late.append(head)
+        head = room.head()
+    return head
+
+
+def _run_s(room: WaitingRoom, head: Request, rule: _Rule) -> float:
+    """Predicted run time of the batch that a request would lead, of others like it."""
+    rows = max(min(rule.cap, room.class_rows[head.place]), head.rows)
+    mean = head.size if room.classed else room.mean_size
+    return rule.curve.predict(rows, head.size, head.size + (rows - 1) * mean)
 
 
 def _fill(room: WaitingRoom, key: int, group: Group, rule: _Rule) -> bool:
@@ -131,16 +155,20 @@ def _fill(room: WaitingRoom, key: int, group: Group, rule: _Rule) -> bool:
             all_longest,
             all_total,
         )
+        group.due_s = min(group.due_s, due_s)
     return is_open
 
 
 def _pays(
     group: Group, request: Request, rule: _Rule, rows: int, longest: float, total: float
 ) -> bool:
-    """Does one more row cost no more with the others than alone?"""
+    """Does one more row cost no more with the others than alone, and make nobody late?"""
     curve = rule.curve
     if curve.knows(rows) and curve.knows(group.rows) and curve.knows(request.rows):
         together_s = curve.predict(rows, longest, total)
+        due_s = min(group.due_s, request.due_s)
+        if rule.start_s is not None and rule.start_s + together_s > due_s:
+            return False
         apart_s = curve.predict(group.rows, group.longest, group.total)
         alone_s = curve.predict(request.rows, request.size, request.size * request.rows)
         return together_s <= apart_s + alone_s

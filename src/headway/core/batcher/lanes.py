@@ -62,10 +62,6 @@ class Lanes:
         """Workers that can be given batches."""
         return sum(lane.up for lane in self.all.values())
 
-    def busy(self) -> bool:
-        """Does any worker have a batch?"""
-        return any(lane.batches for lane in self.all.values())
-
     def pick(self, depth: int) -> tuple[Lane, float] | None:
         """The worker that will be free first among those with room, and when."""
         best: tuple[Lane, float] | None = None

@@ -17,6 +17,9 @@ from headway.core.slo import Objective
 
 CLASS_ROWS = {"light": 64, "heavy": 16}
 """Starting caps while b* is unknown."""
+FIT_SHARE = 0.6
+"""Longest batch as a share of the objective. Two halves fit for certain (Nexus, SOSP 2019); a bit
+more serves more in time under overload, where those who would be late are left out anyway."""
 PROBE_EVERY_MAX = 4096
 """Batches between two looks past b* once it has been confirmed often."""
 
@@ -30,7 +33,7 @@ class Sizing:
         self.slot_s = config.slot_time_ms_max / 1e3
         self.fixed = config.policy == "static"
         self.learn(ModelInfo(name=config.name))
-        self._capped = 0
+        self._cut = 0
         self._probe_every = PROBE_EVERY
 
     def learn(self, info: ModelInfo) -> None:
@@ -62,21 +65,50 @@ class Sizing:
         self, size: float, mean: float, *, objective: Objective | None, contended: bool
     ) -> tuple[int, Close]:
         """Most rows of a batch led by an item of this size, and what says so."""
-        rows, reason = self.rows_max, Close.FULL
-        if not self.fixed:
-            best = self.best_rows(size)
-            if best < rows:
-                rows, reason = self._probe(best), Close.BEST_SIZE
-            if objective is not None:
-                # A request may arrive just after a batch left, so two must fit (Nexus, SOSP 2019).
-                rows, reason = self._within(
-                    objective.limit_s / 2, rows, reason, size=size, mean=mean, why=Close.DEADLINE
-                )
+        rows, reason = self.steady(size, mean, objective)
+        if reason is Close.BEST_SIZE and self._cut >= self._probe_every:
+            # Now and then look one step past b*, less often the longer it has been right.
+            rows = min(2 * rows, self.rows_max)
         if contended:
             rows, reason = self._within(
                 self.slot_s, rows, reason, size=size, mean=mean, why=Close.SLOT
             )
         return rows, reason
+
+    def steady(self, size: float, mean: float, objective: Objective | None) -> tuple[int, Close]:
+        """The cap without looks past b* and without neighbours on the device."""
+        rows, reason = self.rows_max, Close.FULL
+        if self.fixed:
+            return rows, reason
+        best = self.best_rows(size)
+        if best < rows:
+            rows, reason = best, Close.BEST_SIZE
+        if objective is not None:
+            # A request may arrive just after a batch left and wait for most of it.
+            rows, reason = self._within(
+                FIT_SHARE * objective.limit_s,
+                rows,
+                reason,
+                size=size,
+                mean=mean,
+                why=Close.DEADLINE,
+            )
+        return rows, reason
+
+    def advice(self, size: float) -> str | None:
+        """What the curve says of batching at all, when it has seen enough (B20)."""
+        seen = self.rows_max > 1 and len(self.curve.rates(size, self.rows_max)) > 1
+        if seen and not self.curve.helps(size, self.rows_max):
+            return "batching does not help this model here: one row at a time is fastest"
+        return None
+
+    def closed(self, reason: Close) -> None:
+        """A batch left; those cut at b* bring the next look past it closer."""
+        if reason is Close.BEST_SIZE:
+            self._cut += 1
+            if self._cut > self._probe_every:
+                self._cut = 0
+                self._probe_every = min(2 * self._probe_every, PROBE_EVERY_MAX)
 
     def allowed_up(self, rows: int) -> int:
         """The smallest row count the model can run that holds `rows`."""
@@ -98,22 +130,20 @@ class Sizing:
         up_s = self.curve.predict(up, size, up * size)
         return (down, True) if down * up_s > waiting * down_s else (waiting, False)
 
-    def _probe(self, best: int) -> int:
-        """Now and then look one step past b*, less often the longer it has been right."""
-        self._capped += 1
-        if self._capped < self._probe_every:
-            return best
-        self._capped = 0
-        self._probe_every = min(2 * self._probe_every, PROBE_EVERY_MAX)
-        return min(2 * best, self.rows_max)
-
     def _within(
         self, limit_s: float, rows: int, reason: Close, *, size: float, mean: float, why: Close
     ) -> tuple[int, Close]:
         """Lower `rows` until a batch is predicted to run no longer than `limit_s`; at least 1."""
-        while rows > 1 and self.batch_s(rows, size, mean) > limit_s:
-            rows, reason = max(rows * 15 // 16, 1), why
-        return rows, reason
+        if self.batch_s(rows, size, mean) <= limit_s:
+            return rows, reason
+        fits, over = 1, rows
+        while over - fits > 1:
+            middle = (fits + over) // 2
+            if self.batch_s(middle, size, mean) <= limit_s:
+                fits = middle
+            else:
+                over = middle
+        return fits, why if fits < rows else reason
 
 
 def _rows_max(config: ModelConfig, info: ModelInfo) -> tuple[int, str]:

@@ -4,13 +4,13 @@ Knows order, sizes and expiry; must not know workers, policies or costs.
 
 Requests of like size share a class (sizes within 19 %), each class is a heap by (level, due,
 arrival), so that the most urgent request overall and the most urgent of a like size are both found
-without looking at the queue. A request that leaves from the middle is only marked; heaps are
-rebuilt when half of them is marked.
+without looking at the queue. A request that leaves from the middle stays in the heaps as a stale
+entry; they are rebuilt when stale entries outnumber live ones by far.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from math import inf, log2
@@ -21,7 +21,13 @@ WAITING = State.WAITING
 CLASSES_PER_DOUBLING = 4
 """Size classes between a size and twice that size."""
 
+STALE_MIN = 64
+"""Stale entries always tolerated."""
+STALE_PER_REQUEST = 4
+"""Stale entries tolerated per waiting request, so that a rebuild costs little per removal."""
+
 Entry = tuple[int, float, int, Request]
+Timed = tuple[float, int, Request]
 
 
 def size_class(size: float) -> int:
@@ -36,9 +42,10 @@ class WaitingRoom:
         "_ages",
         "_classes",
         "_deadlines",
-        "_marked",
         "bytes",
+        "class_rows",
         "classed",
+        "level_rows",
         "requests",
         "rows",
         "size",
@@ -52,10 +59,11 @@ class WaitingRoom:
         self.rows = 0
         self.bytes = 0
         self.size = 0.0
+        self.level_rows: defaultdict[int, int] = defaultdict(int)
+        self.class_rows: defaultdict[int, int] = defaultdict(int)
         self._classes: dict[int, list[Entry]] = {}
-        self._ages: deque[Request] = deque()
-        self._deadlines: list[tuple[float, int, Request]] = []
-        self._marked = 0
+        self._ages: list[Timed] = []
+        self._deadlines: list[Timed] = []
 
     def add(self, request: Request, level: int, due_s: float) -> None:
         """Let a request wait. Lower `level` goes first, then the earlier `due_s`, then arrival."""
@@ -69,8 +77,11 @@ class WaitingRoom:
         heappush(heap, (level, due_s, request.id, request))
         if request.expires_s < inf:
             heappush(self._deadlines, (request.expires_s, request.id, request))
-        self._ages.append(request)
+        # By arrival: one that returns from a lost worker takes its old place.
+        heappush(self._ages, (request.arrival_s, request.id, request))
         self.requests += 1
+        self.level_rows[level] += request.rows
+        self.class_rows[request.place] += request.rows
         self.rows += request.rows
         self.bytes += len(request.payload)
         self.size += request.size * request.rows
@@ -84,9 +95,14 @@ class WaitingRoom:
         self.requests -= len(requests)
         self.rows -= rows
         self.size -= size
-        self.bytes -= sum([len(r.payload) for r in requests])
+        for request in requests:
+            self.bytes -= len(request.payload)
+            self.level_rows[request.level] -= request.rows
+            self.class_rows[request.place] -= request.rows
         if self.requests == 0:
             self._clear()
+        else:
+            self._tidy()
 
     def remove(self, request: Request, state: State) -> None:
         """Take one out of wherever it waits, into `state`."""
@@ -95,12 +111,12 @@ class WaitingRoom:
         self.rows -= request.rows
         self.bytes -= len(request.payload)
         self.size -= request.size * request.rows
+        self.level_rows[request.level] -= request.rows
+        self.class_rows[request.place] -= request.rows
         if self.requests == 0:
             self._clear()
-            return
-        self._marked += 1
-        if self._marked > 64 + 4 * self.requests:
-            self._rebuild()
+        else:
+            self._tidy()
 
     def resize(self, request: Request, size: float) -> None:
         """A waiting request turned out to have another size."""
@@ -108,16 +124,24 @@ class WaitingRoom:
         moved = self.classed and size_class(size) != size_class(request.size)
         request.size = size
         if moved:
+            self.class_rows[request.place] -= request.rows
             self._push(request)
-            self._marked += 1
+            self.class_rows[request.place] += request.rows
+            self._tidy()
 
     def demote(self, request: Request, level: int) -> None:
         """Serve it only after everyone of a lower level; it no longer expires."""
         request.demoted = True
+        self.level_rows[request.level] -= request.rows
+        self.level_rows[level] += request.rows
         request.level = level
         request.expires_s = inf
         self._push(request)
-        self._marked += 1
+        self._tidy()
+
+    def rows_ahead(self, level: int) -> int:
+        """Rows that wait at this level or a more urgent one."""
+        return sum([rows for at, rows in self.level_rows.items() if at <= level])
 
     @property
     def mean_size(self) -> float:
@@ -129,10 +153,10 @@ class WaitingRoom:
         if classed != self.classed:
             waiting = list(self)
             self.classed = classed
-            self._classes.clear()
-            self._marked = 0
+            self._resort(waiting)
+            self.class_rows.clear()
             for request in waiting:
-                self._push(request)
+                self.class_rows[request.place] += request.rows
 
     def head(self) -> Request | None:
         """The most urgent request."""
@@ -160,23 +184,24 @@ class WaitingRoom:
         return iter(others)
 
     def oldest(self) -> Request | None:
-        """The request that arrived first."""
+        """The request that arrived first, of those that may still expire."""
         ages = self._ages
-        while ages and ages[0].state is not State.WAITING:
-            ages.popleft()
-        return ages[0] if ages else None
+        while ages and ages[0][2].state is not State.WAITING:
+            heappop(ages)
+        return ages[0][2] if ages else None
 
     def expired(self, now: float) -> list[Request]:
         """Requests that may wait no longer. They stay until removed or demoted."""
-        out: list[Request] = []
+        # By id: one that came back from a lost worker has several entries.
+        out: dict[int, Request] = {}
         heap = self._deadlines
         while heap and (heap[0][0] <= now or heap[0][2].state is not State.WAITING):
             request = heappop(heap)[2]
             if request.state is State.WAITING and request.expires_s <= now:
-                out.append(request)
+                out[request.id] = request
         if self.wait_s_max < inf:
             self._too_old(now, out)
-        return out
+        return list(out.values())
 
     def next_expiry_s(self) -> float:
         """When `expired` will next have something to say, `inf` for never."""
@@ -199,12 +224,14 @@ class WaitingRoom:
                     seen.add(request.id)
                     yield request
 
-    def _too_old(self, now: float, out: list[Request]) -> None:
-        ages, limit_s = self._ages, now - self.wait_s_max
-        while ages and (ages[0].state is not State.WAITING or ages[0].arrival_s <= limit_s):
-            request = ages.popleft()
-            if request.state is State.WAITING and not request.demoted and request not in out:
-                out.append(request)
+    def _too_old(self, now: float, out: dict[int, Request]) -> None:
+        # The same sum as in `next_expiry_s`: a difference would round otherwise, and at that very
+        # moment nobody would be too old yet.
+        ages, wait_s_max = self._ages, self.wait_s_max
+        while ages and (ages[0][0] + wait_s_max <= now or ages[0][2].state is not State.WAITING):
+            request = heappop(ages)[2]
+            if request.state is State.WAITING:
+                out[request.id] = request
 
     def _push(self, request: Request) -> None:
         key = size_class(request.size) if self.classed else 0
@@ -228,7 +255,6 @@ class WaitingRoom:
             ):
                 return entry
             heappop(heap)
-            self._marked -= 1
         del self._classes[key]
         return None
 
@@ -237,20 +263,29 @@ class WaitingRoom:
         self._classes.clear()
         self._ages.clear()
         self._deadlines.clear()
-        self._marked = 0
 
-    def _rebuild(self) -> None:
-        classes: dict[int, list[Entry]] = {}
-        for key, heap in self._classes.items():
-            live = [entry for entry in heap if _live(entry) and entry[3].place == key]
-            if live:
-                heapify(live)
-                classes[key] = live
-        self._classes = classes
-        self._ages = deque(r for r in self._ages if r.state is State.WAITING)
-        self._deadlines = [e for e in self._deadlines if e[2].state is State.WAITING]
-        heapify(self._deadlines)
-        self._marked = 0
+    def _tidy(self) -> None:
+        """Drop stale entries once there are too many of them."""
+        most = STALE_MIN + (1 + STALE_PER_REQUEST) * self.requests
+        if sum(map(len, self._classes.values())) > most:
+            self._resort(list(self))
+        if len(self._ages) > most:
+            self._ages = _waiting(self._ages)
+        if len(self._deadlines) > most:
+            self._deadlines = _waiting(self._deadlines)
+
+    def _resort(self, waiting: list[Request]) -> None:
+        self._classes.clear()
+        for request in waiting:
+            self._push(request)
+
+
+def _waiting(heap: list[Timed]) -> list[Timed]:
+    """Those entries whose request still waits, once each, as a heap."""
+    live = {entry[1]: entry for entry in heap if entry[2].state is State.WAITING}
+    out = list(live.values())
+    heapify(out)
+    return out
 
 
 def _live(entry: Entry) -> bool:

@@ -16,7 +16,7 @@ from headway.core.errors import UserError
 from headway.core.request import Request
 
 LATE_BUDGET_MAX = 10.0
-"""Late answers the budget can save up."""
+"""Late answers the budget can save up, or owe."""
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class LateBudget:
 
     def __init__(self, late_share_max: float) -> None:
         self.late_share_max = late_share_max
-        self.left = LATE_BUDGET_MAX
+        self.left = 0.0
 
     def earn(self, on_time: int) -> None:
         """So many requests were answered in time."""
@@ -49,9 +49,16 @@ class LateBudget:
         self.left -= 1.0
         return True
 
+    def owe(self, late: int) -> None:
+        """So many were late without being asked: nobody else may be until that is made up for."""
+        self.left = max(self.left - late, -LATE_BUDGET_MAX)
 
-def check_item(request: Request, config: ModelConfig, rows_max: int) -> UserError | None:
-    """Refuse what could never run: too many rows, or a size above a limit."""
+
+def check_item(
+    request: Request, config: ModelConfig, rows_max: int, *, sized: bool = True
+) -> UserError | None:
+    """Refuse what could never run: too many rows, or, where it is known (`sized`), a size above a
+    limit."""
     if request.rows > rows_max:
         return UserError(
             413,
@@ -63,7 +70,7 @@ def check_item(request: Request, config: ModelConfig, rows_max: int) -> UserErro
         ("item_size_max", config.item_size_max),
         ("batch_budget_size", config.batch_budget_size),
     ):
-        if limit is not None and request.size * request.rows > limit:
+        if sized and limit is not None and request.size * request.rows > limit:
             return UserError(
                 413,
                 "item_too_large",

@@ -52,6 +52,8 @@ class View:
     return_share: float = RETURN_SHARE_MIN
     """Share of answered rows that lately came back within the hold: near 1 when clients are closed
     loops."""
+    latest_s: float = inf
+    """When the batch must leave for its most urgent member to be on time; `inf` for no matter."""
     draining: bool = False
 
 
@@ -150,7 +152,16 @@ class Deadline(Greedy):
     """Greedy on requests in the order of their deadlines, with those that cannot make it left out.
 
     The batch stays as large as the objective allows: shrinking it to save a late request costs
-    everyone.
+    everyone. No hold outlasts the slack of the most urgent.
     """
 
     name = "deadline"
+
+    def decide(self, view: View, now: float) -> Decision:
+        decision = super().decide(view, now)
+        idle = now >= view.free_s - view.lead_s
+        if not idle or isinstance(decision, Dispatch) or decision.until_s <= view.latest_s:
+            return decision
+        if now >= view.latest_s:
+            return Dispatch(view.cap_rows, Close.DEADLINE)
+        return Wait(view.latest_s)

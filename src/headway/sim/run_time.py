@@ -19,8 +19,7 @@ _TERM = re.compile(r"(\d+(?:\.\d+)?)(?:\*?([bs]))?")
 class ServiceTime:
     """Run time `fixed_s + row_s x rows + size_s x padded size`, times a random factor.
 
-    `factors` are (factor, probability) pairs; empty means no spread. `row_steps` are the row counts the
-    device pads to, empty when it runs any count as it is.
+    `factors` are (factor, probability) pairs; empty means no spread.
     """
 
     fixed_s: float
