@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -151,3 +153,63 @@ def test_a_stream_comes_piece_by_piece(start: Any) -> None:
     with urllib.request.urlopen(request, timeout=10) as answer:
         body = answer.read().decode()
     assert body.index("one") < body.index("two")
+
+
+def status(url: str) -> int:
+    """The status of a GET."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def until(url: str, wanted: int, limit_s: float) -> float:
+    """Seconds until a GET has the status wanted; fails at the limit."""
+    begin_s = time.monotonic()
+    while status(url) != wanted:
+        assert time.monotonic() - begin_s < limit_s, f"{url} is not {wanted}"
+        time.sleep(0.05)
+    return time.monotonic() - begin_s
+
+
+def worker_of(server: Server) -> int:
+    """The process id of the server's one worker."""
+    pid = server.process.pid
+    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+
+
+def test_h1_a_frozen_worker_is_not_ready_and_comes_back(start: Any) -> None:
+    """H1: the worker process is stopped: not ready in time, still live, ready again later."""
+    server = start("examples/sum.py", "--ready-stall-s", "1", cwd=ROOT)
+    root = server.until()
+    worker = worker_of(server)
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        until(f"{root}/readyz", 503, 2.0)
+        assert status(f"{root}/livez") == 200
+    finally:
+        os.kill(worker, signal.SIGCONT)
+    until(f"{root}/readyz", 200, 2.0)
+
+
+def test_h3_a_killed_worker_is_replaced(start: Any) -> None:
+    """H3: 503 in under 2 s, then recovery by itself."""
+    server = start("examples/sum.py", cwd=ROOT)
+    root = server.until()
+    os.kill(worker_of(server), signal.SIGKILL)
+    until(f"{root}/readyz", 503, 2.0)
+    until(f"{root}/readyz", 200, 5.0)
+    assert post(f"{root}/predict", {"x": [1, 2]}) == (200, {"y": 3.0})
+
+
+def test_h13_no_worker_outlives_a_killed_server(start: Any) -> None:
+    """H13: kill -9 of the parent leaves no child after 3 s."""
+    server = start("examples/sum.py", cwd=ROOT)
+    server.until()
+    worker = worker_of(server)
+    server.kill()
+    end_s = time.monotonic() + 3
+    while Path(f"/proc/{worker}").exists() and time.monotonic() < end_s:
+        time.sleep(0.05)
+    assert not Path(f"/proc/{worker}").exists()

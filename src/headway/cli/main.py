@@ -16,8 +16,8 @@ VERBS = {
     "serve": "Serve models over HTTP.",
     "load": "Send load to a URL and report latency and goodput.",
     "init": "Write a model file to start from.",
-    "simulate": "Run the batching core in virtual time.",
     "doctor": "Report what this machine has and lacks.",
+    "simulate": "Run the batching core in virtual time.",
 }
 
 

@@ -156,6 +156,9 @@ class Executor(Protocol):
     def run(self, batch: Batch) -> None:
         """Hand a batch to `batch.worker`. A worker holds at most two: one running, one next."""
 
+    def hear(self) -> None:
+        """Report now what workers have said so far, without waiting for the event loop."""
+
     def cancel(self, worker: int, batch_id: int, index: int) -> None:
         """Item `index` of a batch has no reader any more: skip it if not begun, close its
         stream."""

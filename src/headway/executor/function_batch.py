@@ -144,6 +144,9 @@ class FunctionExecutor:
             for c in calls
         ]
 
+    def hear(self) -> None:
+        """Answers come through the event loop only."""
+
     def cancel(self, worker: int, batch_id: int, index: int) -> None:
         """Leave the item out if its batch has not begun."""
         if any(batch.id == batch_id for batch in self._next[worker]):

@@ -118,6 +118,9 @@ class InlineExecutor:
         else:
             self._loop.call_soon(self._run_here, job)
 
+    def hear(self) -> None:
+        """Answers come through the event loop only."""
+
     def cancel(self, worker: int, batch_id: int, index: int) -> None:
         """Skip an item that has not begun, or close its stream."""
         job = self._jobs.get(batch_id)

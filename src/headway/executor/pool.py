@@ -105,6 +105,12 @@ class Pool:
             channel.pack(channel.RUN, bodies, ident=batch.id, number=batch.padded_rows, extra=extra)
         )
 
+    def hear(self) -> None:
+        """Report now what workers have said so far."""
+        for seat in self._seats:
+            if seat.process is not None:
+                seat.process.hear()
+
     def cancel(self, worker: int, batch_id: int, index: int) -> None:
         """Tell a worker that nobody reads an item any more."""
         process = self._seats[worker].process

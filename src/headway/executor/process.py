@@ -50,6 +50,7 @@ class Process:
         """What the socket did not take yet, with the descriptors to pass."""
         self._open = True
         self._listening = False
+        self._hearing = False
         self._pidfd = -1
         self._on_frames: Callable[[list[Frame]], None]
         self._on_gone: Callable[[], None]
@@ -123,6 +124,11 @@ class Process:
 
     # -- hearing ----------------------------------------------------------------------------
 
+    def hear(self) -> None:
+        """Pass on what the worker has said so far, without waiting for the event loop."""
+        if self._listening and not self._hearing:
+            self._readable()
+
     def _readable(self) -> None:
         try:
             frames = self._reader.read()
@@ -133,8 +139,13 @@ class Process:
             # The exit follows the socket's end within a moment; a process that stays is stuck.
             self._loop.call_later(_REAP_S, self._overdue)
             return
-        if frames:
+        # An answer can bring a new request at once, and that one may ask to hear more: not before
+        # the frames of this read have been passed on.
+        self._hearing = True
+        try:
             self._on_frames(frames)
+        finally:
+            self._hearing = False
 
     def _exited(self) -> None:
         """The process ended: hear its last words, then report."""

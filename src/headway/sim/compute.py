@@ -55,6 +55,9 @@ class SimExecutor:
         if len(queue) == 1:
             self._begin(batch, self.hop_s)
 
+    def hear(self) -> None:
+        """Workers here are heard the moment they speak."""
+
     def cancel(self, worker: int, batch_id: int, index: int) -> None:
         """Work that has begun goes on."""
 

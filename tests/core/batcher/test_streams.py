@@ -39,6 +39,9 @@ class StreamExecutor:
             self.live[batch.id, index] = int(request.size)
             self._later(batch.id, index, request.id in self.fails)
 
+    def hear(self) -> None:
+        pass
+
     def cancel(self, worker: int, batch_id: int, index: int) -> None:
         self.cancelled.append((batch_id, index))
         self.live[batch_id, index] = 0

@@ -17,6 +17,9 @@ from headway.core.events import Event
 from headway.core.ports import Executor, ModelInfo, Scheduler
 from headway.core.request import ItemResult, Request, State
 
+LOOK_EVERY = 32
+"""Requests of one loop turn after which workers and timers are looked at again."""
+
 
 class BatchDriver:
     """One model served request by request. Implements the ports `Runtime` and `WorkerSink`."""
@@ -30,6 +33,8 @@ class BatchDriver:
         self.listeners: list[Callable[[Event], None]] = []
         self.on_phase: Callable[[int, str, float, str], None] = _ignore
         self._turn_due = False
+        self._streak = 0
+        """Requests since the last turn."""
         self._armed_s = inf
         self._measuring: dict[int, Request] = {}
 
@@ -39,8 +44,13 @@ class BatchDriver:
         """Serve it; `request.reply` hears the answer, or why there is none, exactly once."""
         batcher = self.batcher
         now = self.scheduler.now()
-        if batcher.full:
-            # One loop turn can bring hundreds of requests: look at the workers before refusing.
+        self._streak += 1
+        if self._streak >= LOOK_EVERY or now >= self._armed_s:
+            # One loop turn can bring hundreds of requests, and no worker is to idle meanwhile.
+            self._streak = 0
+            self.executor.hear()
+            self._turn()
+        elif batcher.full:
             self._turn()
         error = batcher.add(request, now)
         if error is not None:
@@ -154,6 +164,7 @@ class BatchDriver:
 
     def _turn_soon(self) -> None:
         self._turn_due = False
+        self._streak = 0
         self._turn()
 
     def _turn_all(self) -> None:

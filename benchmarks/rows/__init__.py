@@ -1,0 +1,1 @@
+"""The rows of `request_batching`: each function measures one line or a few of the table."""
