@@ -39,6 +39,7 @@ class Band:
         "n",
         "slope_s",
         "spread",
+        "top_work",
         "var_work",
     )
 
@@ -50,6 +51,8 @@ class Band:
         self.var_work = 0.0
         self.cov = 0.0
         self.spread = 0.0
+        self.top_work = 0.0
+        """Most work in one batch so far."""
         self.flat = True
         """It saw one amount of work only, so it has no slope of its own."""
         self.slope_s = 0.0
@@ -64,6 +67,7 @@ class Band:
             error = (run_s - guess_s) / guess_s
             self.spread += share * (min(error * error, 4.0) - self.spread)
         dw, ds = work - self.mean_work, run_s - self.mean_s
+        self.top_work = max(self.top_work, work)
         self.mean_rows += share * (rows - self.mean_rows)
         self.mean_work += share * dw
         self.mean_s += share * ds
@@ -77,9 +81,12 @@ class Band:
             self.slope_s = 0.0
 
     def at(self, work: float) -> float:
-        """Seconds for this much work in this band."""
-        line_s = self.mean_s + self.slope_s * (work - self.mean_work)
-        return max(line_s, _FLOOR * self.mean_s)
+        """Seconds for this much work in this band. More than was ever seen is taken to cost in
+        proportion: a line through like sizes says nothing about far larger ones."""
+        seen = min(work, self.top_work)
+        line_s = self.mean_s + self.slope_s * (seen - self.mean_work)
+        far = work / seen if work > seen > 0 else 1.0
+        return max(line_s, _FLOOR * self.mean_s) * far
 
 
 class ServiceCurve:
@@ -92,6 +99,8 @@ class ServiceCurve:
     def __init__(self, form: Form = "list") -> None:
         self.form: Form = form
         self.bands: list[Band | None] = []
+        self.trip_s = 0.0
+        """What a batch costs on its way, whatever its size: large batches share it."""
         self.version = 0
         self._best: dict[tuple[int, int], tuple[int, int]] = {}
 
@@ -186,7 +195,8 @@ class ServiceCurve:
         for k, band in enumerate(self.bands):
             rows = min(1 << k, cap)
             if band is not None and (1 << k) < 2 * cap:
-                out.append((rows, rows / self.predict(rows, size, rows * size)))
+                batch_s = self.predict(rows, size, rows * size) + self.trip_s
+                out.append((rows, rows / batch_s))
         return out
 
     def _near(self, k: int) -> Band | None:

@@ -487,3 +487,15 @@ def test_requests_have_no_deadline_unless_they_name_one() -> None:
 def test_a_user_error_carries_what_was_wrong_and_what_to_change() -> None:
     error = UserError(429, "queue_full", "full", hint="wait", param="x", retry_after_s=2.0)
     assert (error.status, error.code, error.hint, error.param) == (429, "queue_full", "wait", "x")
+
+
+def test_c12_the_limit_on_a_whole_request_counts_waiting_and_running() -> None:
+    stage = Stage("300", max_batch_size=1, request_s_max=0.5)
+    answers = [stage.ask()[1] for _ in range(3)]
+    stage.world.run()
+    assert [a.result.status for a in answers if a.result] == [200, 504, 504]
+    assert [round(a.at_s, 6) for a in answers] == [0.3, 0.5, 0.5]
+    assert all(b"request_s_max" in a.result.body for a in answers[1:] if a.result)
+    # The second was running: its slot was taken until the work stopped, and the third never ran.
+    assert stage.sizes == [1, 1]
+    assert stage.driver.idle()

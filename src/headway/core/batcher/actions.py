@@ -16,6 +16,8 @@ class Actions:
 
     run: list[Batch] = field(default_factory=list)
     refuse: list[tuple[Request, UserError]] = field(default_factory=list)
+    skip: list[tuple[Batch, int]] = field(default_factory=list)
+    """Members of running batches that were refused meanwhile, by position."""
     overdue: list[Batch] = field(default_factory=list)
     """Batches past their time limit: their workers are to be replaced."""
     wake_s: float = inf

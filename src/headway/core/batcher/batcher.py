@@ -15,6 +15,7 @@ from headway.core.batcher.actions import Actions
 from headway.core.batcher.door import Door
 from headway.core.batcher.grouping import Group, form_group
 from headway.core.batcher.lanes import Lane, Lanes
+from headway.core.batcher.patience import Patience
 from headway.core.batcher.records import closed_event, finished_event, measure_batch
 from headway.core.batcher.sizing import Sizing
 from headway.core.batcher.slot import ComputeSlot
@@ -24,6 +25,7 @@ from headway.core.config import ModelConfig
 from headway.core.errors import UserError
 from headway.core.estimate import ServiceCurve
 from headway.core.events import Cancelled, Event, Refused, WorkerChanged
+from headway.core.policy.admission import timed_out
 from headway.core.policy.batching import Dispatch, View
 from headway.core.policy.catalog import BATCHING
 from headway.core.ports import ModelInfo
@@ -58,6 +60,7 @@ class Batcher:
             config, self.room, self.lanes, self.sizing, objective=self.objective, by_deadline=timed
         )
         self.tally = Tally()
+        self.patience = Patience(config.request_s_max or inf)
         self.running: dict[int, Batch] = {}
         self.events: deque[Event] = deque(maxlen=EVENTS_MAX)
         self.draining = False
@@ -121,6 +124,7 @@ class Batcher:
             self.events.append(Refused(now, self.name, request.id, error.code, 0.0))
             return error
         self.tally.arrived(request.rows, now, alone=alone)
+        self.patience.watch(request)
         if self.slot.shared:
             self.slot.saw(self.name, now)
         return None
@@ -156,6 +160,7 @@ class Batcher:
         service_s = result.run_s + result.decode_s + result.encode_s
         if self._release(batch, now):
             self.lanes.saw_hop(now - batch.closed_s - service_s)
+            self.curve.trip_s = self.lanes.hop_s
         wanted: list[tuple[Request, ItemResult]] = []
         for request, item in zip(batch.requests, result.items, strict=True):
             if request.state is RUNNING:
@@ -207,6 +212,8 @@ class Batcher:
         actions = Actions()
         for request in self.room.expired(now):
             self._refuse(request, self.door.expire(request, now), now, actions)
+        for request in self.patience.spent(now):
+            self._give_up(request, now, actions)
         wants_slot = False
         while self.room.requests:
             found = self._find_lane()
@@ -226,9 +233,12 @@ class Batcher:
             if not wants_slot:
                 self.slot.withdraw(self.name)
             actions.step_aside = self.slot.wanted(self.name)
-        actions.wake_s = min(
-            actions.wake_s, self.room.next_expiry_s(), self._find_overdue(now, actions)
+        config = self.config
+        actions.overdue, late_s = self.lanes.overdue(
+            now, config.run_s_max, config.stream_gap_s_max if self.info.streams else None
         )
+        expiry_s, patience_s = self.room.next_expiry_s(), self.patience.next_s()
+        actions.wake_s = min(actions.wake_s, late_s, expiry_s, patience_s)
         return actions
 
     def stalled_s(self, now: float) -> float:
@@ -343,8 +353,18 @@ class Batcher:
             self.events.append(Refused(now, self.name, request.id, error.code, waited_s))
             actions.refuse.append((request, error))
 
+    def _give_up(self, request: Request, now: float, actions: Actions) -> None:
+        """It has taken as long as it may in all. Its place in a batch is taken until that ends."""
+        if request.state is State.WAITING:
+            self.room.remove(request, State.DONE)
+        else:
+            request.state = State.CANCELLED
+            actions.skip.append((self.running[request.batch_id], request.index))
+        error = timed_out(now - request.arrival_s, "request_s_max")
+        self._refuse(request, error, now, actions)
+
     def _release(self, batch: Batch, now: float) -> bool:
-        """The one place where a batch gives back its worker and its slot. Was it alone there?"""
+        """The one place where a batch gives back its worker and its slot. Did it begin at once?"""
         del self.running[batch.id]
         if self.slot.shared:
             self.slot.give_back(self.name, now)
@@ -379,18 +399,3 @@ class Batcher:
         record.ok, record.late = ok, len(late)
         record.errors = errors if ok else len(answered)
         self.events.append(record)
-
-    def _find_overdue(self, now: float, actions: Actions) -> float:
-        """List running batches past their limit; returns when the next one will be."""
-        first_s = inf
-        for lane in self.lanes.all.values():
-            if not lane.batches or not lane.up:
-                continue
-            limit_s = lane.began_s + self.config.run_s_max
-            if self.info.streams:
-                limit_s = max(lane.began_s, lane.chunk_s) + self.config.stream_gap_s_max
-            if limit_s <= now:
-                actions.overdue.append(lane.batches[0])
-            else:
-                first_s = min(first_s, limit_s)
-        return first_s

@@ -180,15 +180,18 @@ class BatchDriver:
     def _turn(self) -> None:
         """Perform what the batcher decides now."""
         actions = self.batcher.poll(self.scheduler.now())
+        # Before anything that can bring on another turn, whose timer is then the one that counts.
+        if actions.wake_s != self._armed_s:
+            self._armed_s = actions.wake_s
+            self.scheduler.at(actions.wake_s, self._wake)
         for batch in actions.run:
             self.executor.run(batch)
+        for batch, index in actions.skip:
+            self.executor.cancel(batch.worker, batch.id, index)
         for request, error in actions.refuse:
             request.reply.done(refusal(error))
         for batch in actions.overdue:
             self._replace(batch)
-        if actions.wake_s != self._armed_s:
-            self._armed_s = actions.wake_s
-            self.scheduler.at(actions.wake_s, self._wake)
         self._drain_events()
         if actions.step_aside:
             for driver in self.neighbours:

@@ -88,12 +88,32 @@ class Lanes:
         lane.batches.append(batch)
 
     def end(self, batch: Batch, now: float) -> bool:
-        """A batch ended, however it ended; the next one begins. Was it alone on its worker?"""
+        """A batch ended, however it ended; the next one begins. Did it begin the moment it
+        was handed over?"""
         lane = self.all[batch.worker]
-        alone = len(lane.batches) == 1
+        at_once = lane.began_s == batch.closed_s
         lane.batches.remove(batch)
         lane.began_s = now
-        return alone
+        return at_once
+
+    def overdue(
+        self, now: float, run_s_max: float, gap_s_max: float | None
+    ) -> tuple[list[Batch], float]:
+        """Running batches past their limit, and when the next one will be. Where `gap_s_max` is
+        given they are streams, and past it when silent for that long."""
+        late: list[Batch] = []
+        next_s = inf
+        for lane in self.all.values():
+            if not lane.batches or not lane.up:
+                continue
+            due_s = lane.began_s + run_s_max
+            if gap_s_max is not None:
+                due_s = max(lane.began_s, lane.chunk_s) + gap_s_max
+            if due_s <= now:
+                late.append(lane.batches[0])
+            else:
+                next_s = min(next_s, due_s)
+        return late, next_s
 
     def saw_hop(self, seconds: float) -> None:
         """Time a batch spent on the way there and back, measured on an idle worker."""

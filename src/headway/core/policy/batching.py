@@ -133,9 +133,12 @@ class Greedy:
         if view.waiting_rows >= view.cap_rows:
             return full_batch(view, now)
         loops = self.holds and view.return_share >= RETURN_SHARE_MIN and not view.draining
+        if view.free_s > -inf and (loops or 0.0 < view.run_s < view.lead_s):
+            # Clients that come back after a reply would miss a batch that left early; and where the
+            # way is longer than the work, fewer and fuller trips win.
+            return FOREVER
         if now < view.free_s - view.lead_s:
-            # Clients that come back after a reply would miss a batch that left early.
-            return FOREVER if loops else Wait(view.free_s - view.lead_s)
+            return Wait(view.free_s - view.lead_s)
         if view.draining:
             return Dispatch(view.cap_rows, Close.DRAIN)
         if not loops or view.run_s < HOLD_RUN_S_MIN:
