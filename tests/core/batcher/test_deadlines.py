@@ -179,7 +179,7 @@ def test_only_a_few_wait_to_be_late_at_once_however_much_is_allowed() -> None:
 def test_no_hold_outlasts_the_slack_of_the_most_urgent() -> None:
     stage = Stage("10s", policy="deadline", info=SIZED, max_batch_size=4)
     stage.batcher.curve.best_rows = lambda size, cap: cap  # type: ignore[method-assign]
-    stage.batcher.tally.return_share = 1.0
+    stage.batcher.tally.return_share, stage.batcher.tally.answered_rows = 1.0, 4
     stage.ask(size=5.0)
     stage.world.run(0.0)
     _, urgent = stage.ask(deadline_s=0.062)

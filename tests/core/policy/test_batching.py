@@ -40,7 +40,10 @@ def test_a_partial_batch_waits_for_a_busy_worker() -> None:
     busy = {"waiting_rows": 1, "free_s": 10.0, "lead_s": 0.5}
     assert decide("greedy", 9.0, return_share=0.0, **busy) == Wait(9.5)
     assert decide("greedy", 9.6, return_share=0.0, **busy) == Dispatch(8, Close.IDLE)
-    assert decide("greedy", 9.0, return_share=1.0, **busy) == Wait(inf), "until the reply"
+    loops = {**busy, "answered_rows": 8}
+    assert decide("greedy", 9.0, return_share=1.0, **loops) == Wait(inf), "until the reply"
+    few = {**busy, "waiting_rows": 8, "cap_rows": 9, "answered_rows": 8}
+    assert decide("greedy", 9.0, return_share=0.2, **few) == Wait(9.5), "too few come back"
     assert decide("greedy", 9.0, {"hold": False}, return_share=1.0, **busy) == Wait(9.5)
     assert decide("greedy", 9.0, draining=True, **busy) == Wait(9.5)
 

@@ -131,6 +131,7 @@ class BatchDriver:
         self._turn_all()
         for request, item in answers:
             request.reply.done(item)
+        self.batcher.tally.replied(self.scheduler.now())
 
     def chunk(self, batch_id: int, index: int, body: bytes) -> None:
         """One piece of a stream."""

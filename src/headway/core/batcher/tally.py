@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from math import inf
 
-from headway.core.policy.batching import HOLD_SHARE, RETURN_SHARE_MIN
+from headway.core.policy.batching import HOLD_SHARE
 
 GAIN = 0.25
 """Weight of the newest batch in the share of answered rows that come back."""
@@ -40,7 +40,7 @@ class Tally:
         self.answered_rows = 0
         self.returned_rows = 0
         self.returned_in_window = 0
-        self.return_share = RETURN_SHARE_MIN
+        self.return_share = 0.5
         self.requests = 0
         self.alone = 0
         """Of these requests, those that met nobody here. Both are halved now and then."""
@@ -79,6 +79,11 @@ class Tally:
         self.returned_in_window = 0
         self._window_end_s = now + HOLD_SHARE * run_s
         self._progress_s = now
+
+    def replied(self, now: float) -> None:
+        """The answers have been written: only now can their clients come back."""
+        self.finished_s = now
+        self._window_end_s = now + HOLD_SHARE * self.run_s
 
     def progressed(self, now: float) -> None:
         """Something came out of a worker."""

@@ -23,8 +23,8 @@ HOLD_RUN_S_MIN = 100e-6
 EARLY_SHARE = 0.1
 """A full batch may leave for a busy worker this share of a run time early: predictions are not
 exact, and a batch handed over sooner would only lock out whoever is more urgent."""
-RETURN_SHARE_MIN = 0.5
-"""Hold only while at least this share of answered rows has lately come back within the hold."""
+RETURN_GAIN_MIN = 0.25
+"""Hold only for at least this many rows expected back within the hold for each one that waits."""
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class View:
     answered_rows: int = 0
     returned_rows: int = 0
     """Rows that arrived since then."""
-    return_share: float = RETURN_SHARE_MIN
+    return_share: float = 0.0
     """Share of answered rows that lately came back within the hold: near 1 when clients are closed
     loops."""
     latest_s: float = inf
@@ -87,6 +87,12 @@ class BatchingPolicy(Protocol):
 
     def decide(self, view: View, now: float) -> Decision:
         """Called when something waits and a worker has room."""
+
+
+def comes_back(view: View) -> bool:
+    """Are enough of those just answered expected back at once to be worth a hold?"""
+    expected_rows = view.return_share * view.answered_rows
+    return expected_rows >= RETURN_GAIN_MIN * max(view.waiting_rows - view.returned_rows, 1)
 
 
 def full_batch(view: View, now: float) -> Decision:
@@ -134,7 +140,7 @@ class Greedy:
     def decide(self, view: View, now: float) -> Decision:
         if view.waiting_rows >= view.cap_rows:
             return full_batch(view, now)
-        loops = self.holds and view.return_share >= RETURN_SHARE_MIN and not view.draining
+        loops = self.holds and not view.draining and comes_back(view)
         if view.free_s > -inf:
             if 0.0 < view.run_s < view.lead_s:
                 # The way is longer than the work: two batches of equal size, one on its way and one
@@ -154,7 +160,7 @@ class Greedy:
         until_s = view.finished_s + HOLD_SHARE * view.run_s
         if now >= until_s:
             return Dispatch(view.cap_rows, Close.HOLD)
-        if view.returned_rows < view.answered_rows * view.return_share:
+        if view.returned_rows < view.answered_rows:
             return Wait(until_s)
         return Dispatch(view.cap_rows, Close.IDLE)
 
