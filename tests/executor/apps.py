@@ -199,6 +199,10 @@ class Tensors(headway.Model):
         return [{"sum": [row["a"].sum()]} for row in batch]
 
 
+class TensorsAnyLength(Tensors):
+    inputs = (headway.Tensor("a", "FP32", (-1, -1)),)
+
+
 class Warm(headway.Model):
     max_batch_size = 8
 

@@ -339,7 +339,7 @@ class Batcher:
             request.attempts += 1
         self.running[batch.id] = batch
         self.lanes.give(lane, batch, now)
-        self.tally.closed(batch.rows, now)
+        self.tally.closed(batch.rows, now, batch.reason)
         self.sizing.closed(batch.reason)
         self.events.append(closed_event(batch))
         return batch
