@@ -7,6 +7,8 @@ import pytest
 from headway.core.batch import Close
 from headway.core.batcher.lanes import HOP_S_START, Lanes
 from headway.core.batcher.tally import COUNT_MAX, Tally
+from headway.core.ports import ModelInfo
+from tests.core.stage import Stage
 
 
 def test_nothing_is_said_before_enough_was_seen() -> None:
@@ -52,6 +54,17 @@ def test_o8_small_batches_are_explained_by_what_closed_them(reason: Close) -> No
     for i in range(4 * COUNT_MAX):
         tally.closed(2, float(i), Close.HOLD)
     assert "concurrency" in str(tally.advice(64))
+
+
+def test_o8_a_cap_that_cuts_batches_is_told_instead_of_the_clients() -> None:
+    info = ModelInfo("m", form="packed")
+    stage = Stage("1", info=info, max_batch_size=64, batch_budget_size=100.0)
+    for _ in range(200):
+        stage.ask(size=40.0)
+    stage.world.run()
+    assert max(stage.sizes) == 2
+    text = str(stage.batcher.advice())
+    assert "of 64" in text and "batch_budget_size" in text and "concurrency" not in text
 
 
 def test_old_habits_are_forgotten() -> None:
