@@ -24,7 +24,7 @@ class ModelConfig:
     """Settings of one model. All but `name` and `path` are also flags of `headway serve`."""
 
     name: str = _set("", "name clients use; the file's name unless given", flag=False)
-    path: str = _set("", "app.py[:Class], x.onnx, a model directory or a hub name", flag=False)
+    path: str = _set("", "app.py[:Class], x.onnx, package.module:Class or mock", flag=False)
     weight_class: str = _set(
         "light",
         "starting cap while b* is unknown: light 64, heavy 16",
