@@ -213,6 +213,18 @@ class Warm(headway.Model):
         return ["a" * 10, "b" * 300, "c" * 40]
 
 
+class Compiles(Warm):
+    """Says whether a batch size was run before, as a compiler or a graph cache would know."""
+
+    def load(self) -> None:
+        self.sizes: set[int] = set()
+
+    def predict(self, batch: list[str]) -> list[Any]:
+        known = len(batch) in self.sizes
+        self.sizes.add(len(batch))
+        return ["warm" if known else "cold"] * len(batch)
+
+
 class Forks(headway.Model):
     """Leaves two processes behind that never end by themselves."""
 

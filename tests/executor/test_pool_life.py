@@ -152,6 +152,13 @@ async def test_h10_warm_up_tries_every_size_and_length_and_reports_them() -> Non
         assert "batch size 8" in details
 
 
+async def test_h10_no_request_meets_a_size_that_was_not_warmed() -> None:
+    async with pool_of("Compiles") as (pool, sink):
+        for rows in (1, 2, 4, 8, 2):
+            got = await answers(pool, sink, *["x" * 10] * rows)
+            assert got == [(200, "warm")] * rows
+
+
 async def test_h13_workers_die_with_their_parent() -> None:
     script = (
         "import asyncio, sys; sys.path[:0] = [sys.argv[1], sys.argv[2]]\n"
