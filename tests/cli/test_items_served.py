@@ -45,8 +45,8 @@ import time
 
 
 def predict(batch):
-    for step in range(20):
-        time.sleep(0.05)
+    for step in range(10):
+        time.sleep(0.03)
         yield ["%d " % step] * len(batch)
 """
 JSON = {"content-type": "application/json"}
@@ -117,7 +117,7 @@ def windowed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client,
     """Four calls made together are one batch here."""
     server = begin(
         tmp_path_factory.mktemp("windowed"), APP, "--policy", "static", "--max-batch-size", "4",
-        "--batch-window-ms", "150", "--body-bytes-max", "1000000",
+        "--batch-window-ms", "300", "--body-bytes-max", "1000000",
     )  # fmt: skip
     yield Client(server.until()), server
     server.kill()
@@ -228,7 +228,6 @@ def test_c3_h8_a_stream_left_frees_its_place_and_the_others_end_whole(streaming:
     for caller in callers:
         caller.join()
     assert [status for status, _ in found] == [200] * 5
-    whole = "".join(f"{step} " for step in range(20))
     for _, body in found:
-        text = body if isinstance(body, str) else body.decode()
-        assert [text.count(f"{step} ") > 0 for step in range(20)] == [True] * 20, (text, whole)
+        text = str(body)
+        assert all(f"{step} " in text for step in range(10)), text
