@@ -271,6 +271,7 @@ class Batcher:
             contended=self.slot.shared and self.slot.contended(self.name, now),
         )
         view.waiting_rows = self.room.rows
+        view.running_rows = self.lanes.rows
         view.oldest_s = (oldest or head).arrival_s
         # A cap below the head's own rows would lock it out: it goes alone.
         view.cap_rows = max(min(cap, rows_free), head.rows)

@@ -62,6 +62,11 @@ class Lanes:
         """Workers that can be given batches."""
         return sum(lane.up for lane in self.all.values())
 
+    @property
+    def rows(self) -> int:
+        """Rows in flight on all workers."""
+        return sum([lane.rows for lane in self.all.values()])
+
     def pick(self, depth: int) -> tuple[Lane, float] | None:
         """The worker that will be free first among those with room, and when."""
         best: tuple[Lane, float] | None = None

@@ -34,6 +34,8 @@ class View:
     waiting_rows: int = 0
     oldest_s: float = inf
     """Arrival of the request that has waited longest."""
+    running_rows: int = 0
+    """Rows that workers have."""
     cap_rows: int = 1
     """Most rows a batch may have now."""
     cap_reason: Close = Close.FULL
@@ -133,10 +135,16 @@ class Greedy:
         if view.waiting_rows >= view.cap_rows:
             return full_batch(view, now)
         loops = self.holds and view.return_share >= RETURN_SHARE_MIN and not view.draining
-        if view.free_s > -inf and (loops or 0.0 < view.run_s < view.lead_s):
-            # Clients that come back after a reply would miss a batch that left early; and where the
-            # way is longer than the work, fewer and fuller trips win.
-            return FOREVER
+        if view.free_s > -inf:
+            if 0.0 < view.run_s < view.lead_s:
+                # The way is longer than the work: two batches of equal size, one on its way and one
+                # being filled, make the fewest trips that leave nobody idle.
+                if view.waiting_rows >= view.running_rows:
+                    return Dispatch(view.cap_rows, Close.IDLE)
+                return FOREVER
+            if loops:
+                # Clients that come back after a reply would miss a batch that left early.
+                return FOREVER
         if now < view.free_s - view.lead_s:
             return Wait(view.free_s - view.lead_s)
         if view.draining:
