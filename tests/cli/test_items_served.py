@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import signal
 import socket
 import threading
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.served import Server, get
+from tests.cli.served import Server, get, worker_of
 
 APP = """
 import time
@@ -231,3 +232,33 @@ def test_c3_h8_a_stream_left_frees_its_place_and_the_others_end_whole(streaming:
     for _, body in found:
         text = str(body)
         assert all(f"{step} " in text for step in range(10)), text
+
+
+ONCE = """
+from pathlib import Path
+import headway
+
+
+class Model(headway.Model):
+    def load(self):
+        mark = Path("loaded")
+        if mark.exists():
+            raise RuntimeError("the weights have gone")
+        mark.touch()
+
+    def predict(self, batch):
+        return batch
+"""
+
+
+def test_h5_a_worker_that_cannot_come_back_ends_the_server_with_the_cause(tmp_path: Path) -> None:
+    server = begin(tmp_path, ONCE)
+    try:
+        client = Client(server.until())
+        assert client.post(1) == (200, 1)
+        os.kill(worker_of(server), signal.SIGKILL)
+        assert server.process.wait(10) == 1
+        server.end()
+        assert "the weights have gone" in server.lines[-1]
+    finally:
+        server.kill()
