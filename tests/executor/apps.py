@@ -42,6 +42,14 @@ class SeenAhead(Seen):
         return msgspec.json.encode(result), "application/x-ours"
 
 
+class DecodesPart(headway.Model):
+    def decode(self, body: bytes, content_type: str) -> Any:
+        return msgspec.json.decode(body.partition(b": ")[2])
+
+    def predict(self, batch: list[Any]) -> list[Any]:
+        return batch
+
+
 class Point(msgspec.Struct):
     x: int
     label: str = ""

@@ -84,6 +84,15 @@ async def test_malformed_json_names_its_position() -> None:
         assert sink.results[batch.id].items[0].code == "malformed_json"
 
 
+async def test_malformed_json_names_its_position_where_the_model_decodes_it() -> None:
+    async with pool_of("SeenAhead") as (pool, sink):
+        [(status, text)] = await answers(pool, sink, b'{"a": [1, 2')
+        assert (status, b"at byte 11, line 1, column 12" in text) == (400, True)
+    async with pool_of("DecodesPart") as (pool, sink):
+        [(status, text)] = await answers(pool, sink, b'part: {"a": [1')
+        assert (status, b" at byte" in text) == (400, False), "that part begins elsewhere"
+
+
 async def test_b8_lengths_may_differ_where_declared_and_a_misfit_is_named() -> None:
     def row(n: int) -> bytes:
         return pack_tensors([("a", "FP32", (1, n), None, msgspec.json.encode([1] * n))])

@@ -19,7 +19,14 @@ from headway.core.errors import UserError
 from headway.core.request import Codec, ItemResult
 from headway.core.wire.problem import malformed
 from headway.executor.adapt import Served
-from headway.executor.model import BYTES_TYPE, JSON_TYPE, ItemError, default_encode, json_encode
+from headway.executor.model import (
+    BYTES_TYPE,
+    JSON_TYPE,
+    ItemError,
+    default_decode,
+    default_encode,
+    json_encode,
+)
 
 _PLAIN = (dict, list, tuple, str, int, float, bool, type(None))
 _BAD_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -189,7 +196,7 @@ class ItemCodec:
             try:
                 more, size = self._decode_one(job, index)
             except Exception as error:
-                job.failed[index] = failure(error, "decode", self._parsed(job, index))
+                job.failed[index] = failure(error, "decode", self._parsed(job, index, error))
                 continue
             rows.extend(more)
             job.live.append(index)
@@ -199,10 +206,19 @@ class ItemCodec:
         job.rows = rows
         job.sizes = sizes
 
-    def _parsed(self, job: Job, index: int) -> bytes:
-        """The body that was parsed as JSON here; empty where the model decodes, or tensors do."""
-        tensors = job.codecs and job.codecs[index] == Codec.TENSORS
-        return b"" if tensors or self._served.decode is not None else job.payloads[index]
+    def _parsed(self, job: Job, index: int, error: Exception) -> bytes:
+        """The body if it is what broke as JSON; empty where that was tensors, or a part of it that
+        the model's own `decode` parsed."""
+        body = job.payloads[index]
+        if job.codecs and job.codecs[index] == Codec.TENSORS:
+            return b""
+        if self._served.decode is None:
+            return body
+        try:
+            default_decode(body, JSON_TYPE)
+        except _BAD_JSON as whole:
+            return body if str(whole) == str(error) else b""
+        return b""
 
     def _decode_one(self, job: Job, index: int) -> tuple[list[Any], float]:
         if job.ids:
