@@ -1,6 +1,6 @@
 """Sentence embeddings: all-MiniLM-L6-v2, int8 ONNX on the CPU, texts of any length.
 
-headway serve examples/embed_onnx.py
+headway serve minilm=examples/embed_onnx.py
 curl localhost:8000/v1/embeddings -H 'content-type: application/json' \
      -d '{"model": "minilm", "input": ["a text", "another one"]}'
 
@@ -29,7 +29,6 @@ def package_file(package: str, name: str) -> str:
 
 
 class MiniLM(headway.Model):
-    name = "minilm"
     version = "1"
     form = "padded"  # a batch is padded to its longest text
     size_unit = "tokens"

@@ -10,8 +10,6 @@ import headway
 
 
 class Echo(headway.Model):
-    name = "echo"
-
     def predict(self, batch):
         """A generator over the batch: one entry per item each step; END where an item is done."""
         words = [item["text"].split() for item in batch]

@@ -95,3 +95,9 @@ def get(url: str) -> Any:
     """GET JSON."""
     with urllib.request.urlopen(url, timeout=10) as answer:
         return json.load(answer)
+
+
+def worker_of(server: Server) -> int:
+    """The process id of the server's one worker."""
+    pid = server.process.pid
+    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])

@@ -116,7 +116,7 @@ def test_doctor_tells_people_what_to_do(
 
 
 def test_the_command_line_starts_without_heavy_imports() -> None:
-    heavy = "{'numpy','rich','yaml','uvicorn','starlette','asyncio','uvloop'}"
+    heavy = "{'numpy','rich','yaml','uvicorn','asyncio','uvloop'}"
     script = f"import sys, headway.cli.main; print(sorted({heavy} & set(sys.modules)))"
     result = subprocess.run(
         [sys.executable, "-c", script],

@@ -84,6 +84,20 @@ def test_b2_few_connections_are_warned_about() -> None:
     assert loaded(connections_max=8, max_batch_size=8).warnings == []
 
 
+def test_b2_a_queue_that_bounds_batches_is_warned_about() -> None:
+    """B2: a short queue is a choice; that it keeps batches small is said."""
+    (warning,) = loaded(queue_requests_max=4).warnings
+    assert "queue_requests_max (4)" in warning and "max_batch_size" in warning
+    assert loaded(queue_requests_max=4, max_batch_size=4).warnings == []
+
+
+def test_h2_a_liveness_limit_below_the_longest_batch_is_warned_about() -> None:
+    """H2: a busy server must not be taken for a dead one."""
+    (warning,) = loaded(run_s_max=120.0).warnings
+    assert "live_stall_s (60)" in warning and "run_s_max (120)" in warning
+    assert loaded(run_s_max=120.0, live_stall_s=120.0).warnings == []
+
+
 def test_policy_follows_from_the_objective() -> None:
     result = loaded(objective="p99<200ms")
     assert result.config.models[0].policy == "deadline"

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from headway.cli.cmd_init import TEMPLATE
-from tests.cli.served import HEADWAY, ROOT, START_S, Server, environment, get, post
+from tests.cli.served import HEADWAY, ROOT, START_S, Server, environment, get, post, worker_of
 
 
 @pytest.fixture
@@ -171,12 +171,6 @@ def until(url: str, wanted: int, limit_s: float) -> float:
         assert time.monotonic() - begin_s < limit_s, f"{url} is not {wanted}"
         time.sleep(0.05)
     return time.monotonic() - begin_s
-
-
-def worker_of(server: Server) -> int:
-    """The process id of the server's one worker."""
-    pid = server.process.pid
-    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
 
 
 def test_h1_a_frozen_worker_is_not_ready_and_comes_back(start: Any) -> None:

@@ -97,6 +97,7 @@ def test_padded_sizes_that_never_fit_are_refused() -> None:
         ({"policy": "greedy", "batch_window_ms": 5.0}, "greedy"),
         ({"pad_batches": True}, "greedy"),
         ({"objective": "p99<1s", "batch_window_ms": 5.0}, "deadline"),
+        ({"policy": "static", "hold": False}, "static"),
     ],
 )
 def test_b17_a_setting_without_effect_is_refused_and_the_policy_named(

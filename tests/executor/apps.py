@@ -42,6 +42,14 @@ class SeenAhead(Seen):
         return msgspec.json.encode(result), "application/x-ours"
 
 
+class DecodesPart(headway.Model):
+    def decode(self, body: bytes, content_type: str) -> Any:
+        return msgspec.json.decode(body.partition(b": ")[2])
+
+    def predict(self, batch: list[Any]) -> list[Any]:
+        return batch
+
+
 class Point(msgspec.Struct):
     x: int
     label: str = ""
@@ -199,6 +207,10 @@ class Tensors(headway.Model):
         return [{"sum": [row["a"].sum()]} for row in batch]
 
 
+class TensorsAnyLength(Tensors):
+    inputs = (headway.Tensor("a", "FP32", (-1, -1)),)
+
+
 class Warm(headway.Model):
     max_batch_size = 8
 
@@ -207,6 +219,18 @@ class Warm(headway.Model):
 
     def warmup(self) -> list[str]:
         return ["a" * 10, "b" * 300, "c" * 40]
+
+
+class Compiles(Warm):
+    """Says whether a batch size was run before, as a compiler or a graph cache would know."""
+
+    def load(self) -> None:
+        self.sizes: set[int] = set()
+
+    def predict(self, batch: list[str]) -> list[Any]:
+        known = len(batch) in self.sizes
+        self.sizes.add(len(batch))
+        return ["warm" if known else "cold"] * len(batch)
 
 
 class Forks(headway.Model):

@@ -99,6 +99,8 @@ async def test_too_many_calls_are_refused_with_a_hint() -> None:
 async def test_b2_a_setting_that_does_nothing_is_an_error() -> None:
     with pytest.raises(UserError):
         headway.batch(batch_window_ms=5.0)(lambda items: items)
+    with pytest.raises(UserError, match="threads does nothing here"):
+        headway.batch(threads=4)(lambda items: items)
     with pytest.raises(UserError, match="colour"):
         headway.batch(colour=1)(lambda items: items)
 

@@ -75,11 +75,39 @@ async def test_a_crafted_body_shifts_no_value() -> None:
 
 async def test_malformed_json_names_its_position() -> None:
     async with pool_of("mock") as (pool, sink):
-        batch = batch_of(b'{"a": }', b'"fine"', b"\xff", b"[" * 100_000)
+        cut = b'{"a": 1,\n "b": [1, 2'
+        batch = batch_of(b'{"a": }', b'"fine"', b"\xff", b"[" * 100_000, cut)
         got = await run(pool, sink, batch)
-        assert [status for status, _ in got] == [400, 200, 400, 400]
-        assert b"byte 6" in got[0][1]
+        assert [status for status, _ in got] == [400, 200, 400, 400, 400]
+        assert b"at byte 6, line 1, column 7" in got[0][1]
+        assert b"at byte %d, line 2, column 12" % len(cut) in got[4][1]
         assert sink.results[batch.id].items[0].code == "malformed_json"
+
+
+async def test_malformed_json_names_its_position_where_the_model_decodes_it() -> None:
+    async with pool_of("SeenAhead") as (pool, sink):
+        [(status, text)] = await answers(pool, sink, b'{"a": [1, 2')
+        assert (status, b"at byte 11, line 1, column 12" in text) == (400, True)
+    async with pool_of("DecodesPart") as (pool, sink):
+        [(status, text)] = await answers(pool, sink, b'part: {"a": [1')
+        assert (status, b" at byte" in text) == (400, False), "that part begins elsewhere"
+
+
+async def test_b8_lengths_may_differ_where_declared_and_a_misfit_is_named() -> None:
+    def row(n: int) -> bytes:
+        return pack_tensors([("a", "FP32", (1, n), None, msgspec.json.encode([1] * n))])
+
+    async with pool_of("TensorsAnyLength") as (pool, sink):
+        got = await answers(pool, sink, row(10), row(20), codec=Codec.TENSORS)
+        assert [status for status, _ in got] == [200, 200]
+        sums = [unpack_tensors(body).parts[0][4] for _, body in got]
+        assert [msgspec.json.decode(text or b"") for text in sums] == [[10], [20]]
+    async with pool_of("Tensors") as (pool, sink):
+        batch = batch_of(row(2), row(3), codec=Codec.TENSORS)
+        got = await run(pool, sink, batch)
+        assert [status for status, _ in got] == [200, 400]
+        assert all(word in got[1][1] for word in (b"'a'", b"[1, 3]", b"[-1, 2]"))
+        assert "-1" in sink.results[batch.id].items[1].hint
 
 
 async def test_types_validate_each_item_and_name_the_path() -> None:

@@ -36,7 +36,7 @@ def doubling(path: Path, rows: int | str = "n", width: int | str = "w") -> str:
 async def test_rows_of_one_shape_run_together_and_others_apart(tmp_path: Path) -> None:
     async with pool_of(doubling(tmp_path / "double.onnx"), max_batch_size=4) as (pool, sink):
         info = sink.last("ready")[2]
-        assert info.name == "double" and info.inputs[0].shape == (-1, -1)
+        assert info.inputs[0].shape == (-1, -1)
         assert {run.rows for run in info.warm} == {1, 2, 4}
         got = await answers(pool, sink, [1, 2], {"x": [3]}, ["no"], [[1]], {"z": 1})
         assert [status for status, _ in got] == [200, 200, 422, 422, 422]

@@ -102,6 +102,26 @@ async def test_h1_a_stopped_process_is_silent_and_a_busy_one_is_not() -> None:
         assert not alive(pid)
 
 
+async def test_h1_a_worker_frozen_without_work_is_replaced() -> None:
+    async with pool_of("mock", run_s_max=0.6) as (pool, sink):
+        pid = pool.pids()[0]
+        os.kill(pid, signal.SIGSTOP)
+        await sink.until(lambda: sink.count("ready") == 2)
+        assert sink.last("lost")[2] == "worker_stalled" and "run_s_max" in sink.last("lost")[3]
+        assert not alive(pid)
+        assert await answers(pool, sink, 1) == [(200, 1)]
+
+
+async def test_h1_no_worker_is_blamed_while_the_server_itself_stood_still() -> None:
+    async with pool_of("mock", run_s_max=0.6) as (pool, sink):
+        os.kill(pool.pids()[0], signal.SIGSTOP)
+        time.sleep(1.2)  # noqa: ASYNC251
+        os.kill(pool.pids()[0], signal.SIGCONT)
+        await asyncio.sleep(0.4)
+        assert sink.count("lost") == 0
+        assert await answers(pool, sink, 1) == [(200, 1)]
+
+
 async def test_h4_phases_come_before_ready() -> None:
     async with pool_of("Warm") as (_, sink):
         kinds = [event[2] if event[0] == "phase" else event[0] for event in sink.events]
@@ -130,6 +150,13 @@ async def test_h10_warm_up_tries_every_size_and_length_and_reports_them() -> Non
         assert info.warmup_s > 0
         details = [event[4] for event in sink.events if event[0] == "phase"]
         assert "batch size 8" in details
+
+
+async def test_h10_no_request_meets_a_size_that_was_not_warmed() -> None:
+    async with pool_of("Compiles") as (pool, sink):
+        for rows in (1, 2, 4, 8, 2):
+            got = await answers(pool, sink, *["x" * 10] * rows)
+            assert got == [(200, "warm")] * rows
 
 
 async def test_h13_workers_die_with_their_parent() -> None:

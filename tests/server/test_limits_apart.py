@@ -67,6 +67,29 @@ async def test_c11_a_limit_on_waiting_is_a_504_of_its_own_type() -> None:
     assert json.loads(told[504])["type"] == "timeout"
 
 
+async def test_c11_c12_the_limit_on_a_whole_request_ends_it_while_it_runs() -> None:
+    wire, still, driver = stage(max_batch_size=1, request_s_max=0.5)
+    wire.feed(post(b"slow"))
+    turn(still)
+    assert [r.payload for b in still.batches for r in b.requests] == [b"slow"]
+    still.time += 0.4
+    driver._wake()
+    assert wire.pipe.sent == b""
+    still.time += 0.2
+    driver._wake()
+    [(status, _, body)] = answers(wire.pipe.sent)
+    told = json.loads(body)
+    assert (status, told["type"], told["code"]) == (504, "timeout", "timeout")
+    assert "request_s_max" in told["detail"]
+    driver.batch_done(still.batches[0].id, BatchResult([ItemResult(200, b"1")], 0.7))
+    assert answers(wire.pipe.sent)[1:] == [], "what comes after the limit is dropped"
+    wire.feed(post(b"next"))
+    turn(still)
+    driver.batch_done(still.batches[1].id, BatchResult([ItemResult(200, b"2")], 0.1))
+    assert answers(wire.pipe.sent)[1][::2] == (200, b"2")
+    assert wire.service.in_flight == 0
+
+
 async def test_q5_a_full_queue_is_an_immediate_429_with_retry_after() -> None:
     wire, still, _ = stage(max_batch_size=1, queue_requests_max=2)
     other = Wire(wire.service)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import struct
 from array import array
@@ -226,6 +227,38 @@ async def test_infer_in_json_and_binary() -> None:
         assert wrong.headers["headway-error-code"] == "bad_tensor"
         assert (await c.post("/v2/models/n/infer", json={})).status_code == 404
         assert (await c.post("/v2/models/m/versions/2/infer", json={})).status_code == 404
+
+
+async def test_b8_two_models_with_one_input_name_do_not_mix() -> None:
+    runtimes = [ToyRuntime(), ToyRuntime()]
+    for runtime, length in zip(runtimes, (10, 20), strict=True):
+        runtime.answer = lambda r: ItemResult(200, pack_tensors([("y", "FP32", [1], None, b"[1]")]))
+        runtime.info = ModelInfo("m", inputs=(TensorSpec("x", "FP32", (-1, length)),))
+
+    def body(length: int) -> dict[str, Any]:
+        return {"inputs": [{"name": "x", "shape": [1, length], "datatype": "FP32",
+                            "data": [0] * length}]}  # fmt: skip
+
+    async with client(make_service(*runtimes, names="mn")) as c:
+        calls = [c.post(f"/v2/models/{name}/infer", json=body(n)) for name, n in
+                 (("m", 10), ("n", 20), ("m", 10), ("n", 20))]  # fmt: skip
+        assert [a.status_code for a in await asyncio.gather(*calls)] == [200] * 4
+        assert [len(r.seen) for r in runtimes] == [2, 2]
+        wrong = await c.post("/v2/models/m/infer", json=body(20))
+    assert wrong.status_code == 400
+    assert "'x' has shape [1, 20], wanted [-1, 10]" in wrong.json()["error"]
+    assert "-1 stands for any size" in wrong.json()["error"]
+
+
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v2/models/m/infer"])
+async def test_json_cut_in_the_middle_is_400_with_its_place(path: str) -> None:
+    runtime = ToyRuntime()
+    runtime.info = ModelInfo("m", embeds=True)
+    async with client(make_service(runtime)) as c:
+        answer = await c.post(path, content=b'{"input":\n ["a", ')
+    assert answer.status_code == 400
+    assert "byte 17, line 2, column 8" in answer.text
+    assert runtime.seen == []
 
 
 async def test_b22_more_rows_than_a_batch_holds_are_split_and_joined() -> None:

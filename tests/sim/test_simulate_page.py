@@ -1,4 +1,4 @@
-"""docs/simulate.md shows what its commands print."""
+"""Pages show what the commands in them print."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from click.testing import CliRunner
 from headway.cli.main import cli
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "simulate.md").read_text()
-EXAMPLES = re.findall(r"```console\n\$ headway ([^\n]*)\n(.*?)```\n", PAGE, re.S)
+PAGES = "\n".join(path.read_text() for path in sorted((ROOT / "docs").glob("*.md")))
+EXAMPLES = re.findall(r"```console\n\$ headway (simulate [^\n]*)\n(.*?)```\n", PAGES, re.S)
 
 
-def test_page_has_examples() -> None:
-    assert len(EXAMPLES) >= 4
+def test_pages_have_examples() -> None:
+    assert len(EXAMPLES) >= 5
 
 
 @pytest.mark.parametrize(("command", "output"), EXAMPLES, ids=[c for c, _ in EXAMPLES])

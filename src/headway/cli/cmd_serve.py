@@ -191,7 +191,7 @@ command = click.Command(
     params=_params(),
     short_help="Serve models over HTTP.",
     help=(
-        "Serve one or several models: app.py[:Class], x.onnx, a model directory, or mock."
+        "Serve one or several models: app.py[:Class], x.onnx, package.module:Class or mock."
         " Settings come from flags, then HEADWAY_... in the environment, then --config, then"
         " defaults."
         " A flag counts for every model; NAME=PATH names a model and --set NAME.key=value sets one"

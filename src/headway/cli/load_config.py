@@ -14,6 +14,7 @@ from pathlib import PurePath
 from typing import Any
 
 from headway.cli.settings import BY_KEY, MODEL, SERVER, Setting
+from headway.core.batcher.sizing import CLASS_ROWS
 from headway.core.config import Config, ModelConfig, ServerConfig, validate
 from headway.core.errors import ConfigError
 
@@ -229,5 +230,16 @@ def _warnings(config: Config) -> list[str]:
             found.append(
                 f"connections_max ({config.server.connections_max}) is below max_batch_size"
                 f" ({m.max_batch_size}) of {m.name}: full batches need clients that pipeline"
+            )
+        rows = CLASS_ROWS[m.weight_class]
+        if not m.max_batch_size and m.queue_requests_max < rows:
+            found.append(
+                f"queue_requests_max ({m.queue_requests_max}) of {m.name} bounds its batches too:"
+                f" class {m.weight_class} would allow {rows} rows (max_batch_size)"
+            )
+        if config.server.live_stall_s < m.run_s_max:
+            found.append(
+                f"live_stall_s ({config.server.live_stall_s:g}) is below run_s_max"
+                f" ({m.run_s_max:g}) of {m.name}: /livez fails while a long batch runs"
             )
     return found

@@ -20,11 +20,9 @@ BASE = (
     "uvloop",
     "httptools",
     "msgspec",
-    "starlette",
     "click",
     "rich",
     "PyYAML",
-    "prometheus-client",
     "numpy",
 )
 EXTRAS = {"onnx": ("onnxruntime", "tokenizers"), "torch": ("torch", "tokenizers")}

@@ -1,4 +1,4 @@
-"""The reference pages, written from the code: `docs/configuration.md` and `docs/cli.md`.
+"""The reference pages, written from the code: settings, command line and metrics.
 
 `python -m headway.cli.reference docs` writes them; a test compares them. Knows Markdown; must not
 know where values come from.
@@ -14,6 +14,7 @@ import click
 
 from headway.cli.main import VERBS, cli
 from headway.cli.settings import MODEL, SERVER, Setting
+from headway.obs.prometheus import METRICS, Metric
 
 _HEAD = """\
 # Configuration
@@ -133,7 +134,64 @@ def _option_row(p: Any) -> str:
     return f"| {names}{value} | {meaning} |".replace("|@", "\\|@")
 
 
-PAGES = {"configuration.md": configuration_page, "cli.md": cli_page}
+_METRICS_HEAD = """\
+# Metrics
+
+Written from `src/headway/obs/prometheus.py` by `make docs`; do not edit.
+
+`GET /metrics` on the serving port, in Prometheus' text format, everything from the one process
+there is. Counters and histograms are fed from the same event records as `/debug/batches` and
+`headway simulate`, once per batch. Times are in seconds, sizes in the model's own unit. Every
+series of a model has the label `model`.
+
+| metric | type | labels | meaning | wake someone when |
+|---|---|---|---|---|
+"""
+
+_METRICS_TAIL = """
+`reason` of a batch is one of the words in [Why a batch closed](batching.md#why-a-batch-closed),
+`code` of a refusal one of those in [Overload](operations.md#overload). `running` says whether a
+request whose client left was running: its row stays taken until the work stops.
+
+Useful expressions:
+
+| question | expression |
+|---|---|
+"""
+
+_QUESTIONS = (
+    ("mean batch", "rate(headway_batch_rows_sum[5m]) / rate(headway_batch_rows_count[5m])"),
+    ("why batches close", "sum by (reason) (rate(headway_batches_total[5m]))"),
+    (
+        "padding waste",
+        "1 - rate(headway_useful_size_total[5m]) / rate(headway_padded_size_total[5m])",
+    ),
+    (
+        "refused per answer",
+        "sum(rate(headway_refused_total[5m])) / sum(rate(headway_requests_total[5m]))",
+    ),
+    ("replicas to run", "headway_requests_waiting"),
+)
+
+
+def metrics_page() -> str:
+    """`docs/metrics.md`."""
+    rows = "".join(_metric_row(m) for m in METRICS)
+    edges = "".join(
+        f"- `{m.name}`: {', '.join(f'{edge:g}' for edge in m.edges)}\n"
+        for m in METRICS
+        if m.kind == "histogram"
+    )
+    asked = "".join(f"| {question} | `{text}` |\n" for question, text in _QUESTIONS)
+    return f"{_METRICS_HEAD}{rows}{_METRICS_TAIL}{asked}\n## Bucket edges\n\n{edges}"
+
+
+def _metric_row(m: Metric) -> str:
+    labels = ", ".join(f"`{label}`" for label in m.labels)
+    return f"| `{m.name}` | {m.kind} | {labels} | {m.text} | {m.page} |\n"
+
+
+PAGES = {"configuration.md": configuration_page, "cli.md": cli_page, "metrics.md": metrics_page}
 
 
 def write(folder: Path) -> None:

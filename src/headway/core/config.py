@@ -24,7 +24,7 @@ class ModelConfig:
     """Settings of one model. All but `name` and `path` are also flags of `headway serve`."""
 
     name: str = _set("", "name clients use; the file's name unless given", flag=False)
-    path: str = _set("", "app.py[:Class], x.onnx, a model directory or a hub name", flag=False)
+    path: str = _set("", "app.py[:Class], x.onnx, package.module:Class or mock", flag=False)
     weight_class: str = _set(
         "light",
         "starting cap while b* is unknown: light 64, heavy 16",
@@ -222,15 +222,23 @@ def _check_model(m: ModelConfig) -> None:
             param="padded_sizes",
             hint="raise max_batch_size or allow a smaller size",
         )
-    if m.policy != "static":
-        defaults = ModelConfig()
-        default = "deadline" if m.objective else "greedy"
-        for key in ("batch_window_ms", "pad_batches"):
-            if getattr(m, key) != getattr(defaults, key):
-                raise ConfigError(
-                    f"{key} does nothing under policy {m.policy or default}",
-                    param=key,
-                    hint="use policy static, or remove it",
-                )
+    _check_idle(m)
     if m.objective:
         Objective.parse(m.objective)
+
+
+def _check_idle(m: ModelConfig) -> None:
+    """Refuse settings that do nothing under the model's policy (B17, B18)."""
+    policy = m.policy or ("deadline" if m.objective else "greedy")
+    idle: tuple[str, ...] = ("batch_window_ms", "pad_batches")
+    wanted = "static"
+    if policy == "static":
+        idle, wanted = ("hold",), "greedy or deadline"
+    defaults = ModelConfig()
+    for key in idle:
+        if getattr(m, key) != getattr(defaults, key):
+            raise ConfigError(
+                f"{key} does nothing under policy {policy}",
+                param=key,
+                hint=f"use policy {wanted}, or remove it",
+            )

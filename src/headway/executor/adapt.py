@@ -30,7 +30,6 @@ class FunctionModel:
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.predict = function
-        self.name = getattr(function, "__name__", "")
 
 
 class Served:
@@ -74,7 +73,7 @@ class Served:
                 400, "bad_model", f"form is {form!r}", hint="one of " + ", ".join(get_args(Form))
             )
         return ModelInfo(
-            name=self.config.name or str(getattr(model, "name", "")),
+            name=self.config.name,
             version=str(getattr(model, "version", "")),
             form=form,
             size_unit=str(getattr(model, "size_unit", "bytes")),

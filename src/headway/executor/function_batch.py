@@ -27,6 +27,22 @@ I = TypeVar("I")  # noqa: E741
 O = TypeVar("O")  # noqa: E741
 
 _OK = ItemResult(200, b"")
+_PROCESS_ONLY = frozenset(
+    {
+        "device",
+        "pad_batches",
+        "padded_sizes",
+        "path",
+        "queue_bytes_max",
+        "restart_backoff_s_max",
+        "slot_time_ms_max",
+        "start_failures_max",
+        "stream_gap_s_max",
+        "threads",
+        "warmup_s_max",
+    }
+)
+"""Settings of models that would do nothing for a function in this process."""
 
 
 class LoopScheduler:
@@ -262,6 +278,14 @@ def batch(
     """
 
     def decorate(inner: Callable[[list[Any]], Any]) -> Batched[Any, Any]:
+        for idle in sorted(_PROCESS_ONLY.intersection(settings)):
+            raise UserError(
+                400,
+                "bad_config",
+                f"@headway.batch: {idle} does nothing here",
+                hint="it is for models in worker processes; remove it",
+                param=idle,
+            )
         name = settings.pop("name", getattr(inner, "__name__", "function"))
         try:
             config = ModelConfig(name=name, **settings)

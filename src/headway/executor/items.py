@@ -17,8 +17,16 @@ import msgspec
 
 from headway.core.errors import UserError
 from headway.core.request import Codec, ItemResult
+from headway.core.wire.problem import malformed
 from headway.executor.adapt import Served
-from headway.executor.model import BYTES_TYPE, JSON_TYPE, ItemError, default_encode, json_encode
+from headway.executor.model import (
+    BYTES_TYPE,
+    JSON_TYPE,
+    ItemError,
+    default_decode,
+    default_encode,
+    json_encode,
+)
 
 _PLAIN = (dict, list, tuple, str, int, float, bool, type(None))
 _BAD_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -72,8 +80,11 @@ class Job:
         self.decode_s = 0.0
 
 
-def failure(error: BaseException, where: str) -> ItemResult:
-    """An exception as its caller hears it. Unforeseen ones are logged, with an id to find them."""
+def failure(error: BaseException, where: str, body: bytes = b"") -> ItemResult:
+    """An exception as its caller hears it. Unforeseen ones are logged, with an id to find them.
+
+    With the `body` that was parsed, broken JSON is told with its byte, line and column.
+    """
     if isinstance(error, ItemError):
         return ItemResult(error.status, error.message.encode(), code=error.code, hint=error.hint)
     if isinstance(error, UserError):
@@ -88,6 +99,8 @@ def failure(error: BaseException, where: str) -> ItemResult:
     bad_json = isinstance(error, _BAD_JSON) or type(error).__name__ == "JSONDecodeError"
     if where == "decode" and bad_json:
         text = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        if body and isinstance(error, msgspec.DecodeError):
+            text = malformed(error, body).message
         return ItemResult(400, text.encode(), code="malformed_json", hint="send valid JSON")
     ident = os.urandom(4).hex()
     print(f"headway: {where} failed, error id {ident}", file=sys.stderr)
@@ -183,7 +196,7 @@ class ItemCodec:
             try:
                 more, size = self._decode_one(job, index)
             except Exception as error:
-                job.failed[index] = failure(error, "decode")
+                job.failed[index] = failure(error, "decode", self._parsed(job, index, error))
                 continue
             rows.extend(more)
             job.live.append(index)
@@ -192,6 +205,20 @@ class ItemCodec:
                 sizes[index] = size
         job.rows = rows
         job.sizes = sizes
+
+    def _parsed(self, job: Job, index: int, error: Exception) -> bytes:
+        """The body if it is what broke as JSON; empty where that was tensors, or a part of it that
+        the model's own `decode` parsed."""
+        body = job.payloads[index]
+        if job.codecs and job.codecs[index] == Codec.TENSORS:
+            return b""
+        if self._served.decode is None:
+            return body
+        try:
+            default_decode(body, JSON_TYPE)
+        except _BAD_JSON as whole:
+            return body if str(whole) == str(error) else b""
+        return b""
 
     def _decode_one(self, job: Job, index: int) -> tuple[list[Any], float]:
         if job.ids:

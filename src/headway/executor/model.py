@@ -53,7 +53,6 @@ END: Final = End()
 class Model:
     """Base class of served models. Everything but `predict` is optional."""
 
-    name: str = ""
     version: str = ""
     form: Form = "list"
     """How sizes add up in a batch: `list`, `padded` (to the longest) or `packed`."""

@@ -49,7 +49,6 @@ class OnnxModel(Model):
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self.name = Path(path).stem
         self._session: Any = None
         self._dtypes: dict[str, Any] = {}
         self._fixed_rows: int | None = None

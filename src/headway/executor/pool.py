@@ -28,6 +28,8 @@ HANG_UP_S = 0.2
 """How long a worker may take to end when its connection is closed; then it is killed."""
 SAMPLE_S = 0.25
 """How often heartbeats are looked at."""
+STOOD_STILL_S = 1.0
+"""A look this late says that this process was stopped, and no worker is to blame."""
 
 _info = msgspec.msgpack.Decoder(ModelInfo)
 _item = msgspec.msgpack.Decoder(ItemResult)
@@ -74,6 +76,7 @@ class Pool:
         self._seats = [Seat(index) for index in range(config.workers)]
         self._closing = False
         self._sampler: asyncio.TimerHandle | None = None
+        self._sampled_s = 0.0
         self._sink: WorkerSink
         self._loop: asyncio.AbstractEventLoop
         self._all_gone: asyncio.Future[None] | None = None
@@ -87,6 +90,7 @@ class Pool:
         self._loop = asyncio.get_running_loop()
         for seat in self._seats:
             self._spawn(seat)
+        self._sampled_s = self._loop.time()
         self._sampler = self._loop.call_later(SAMPLE_S, self._sample)
 
     def run(self, batch: Batch) -> None:
@@ -250,8 +254,17 @@ class Pool:
             self._all_gone.set_result(None)
 
     def _sample(self) -> None:
+        now, limit_s = self._loop.time(), self._config.run_s_max
+        stood_still = now - self._sampled_s > STOOD_STILL_S
+        self._sampled_s = now
         for seat in self._seats:
             self._look(seat)
+            if stood_still:
+                seat.beat_at_s = now  # perhaps the worker stood still with us
+            elif seat.info is not None and now - seat.beat_at_s > limit_s:
+                # Not ready, it gets no work, so no limit on a batch would ever end it.
+                text = f"the worker showed no sign of life for {limit_s:g} s (run_s_max)"
+                self.restart(seat.index, "worker_stalled", text)
         self._sampler = self._loop.call_later(SAMPLE_S, self._sample)
 
     def _look(self, seat: Seat) -> None:

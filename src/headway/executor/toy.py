@@ -15,8 +15,6 @@ from headway.executor.model import END, ItemError, Model
 class Echo(Model):
     """Answers every item with itself: the no-op that measures everything around a model."""
 
-    name = "mock"
-
     def predict(self, batch: list[Any]) -> list[Any]:
         """The items."""
         return batch
@@ -29,7 +27,6 @@ class Echo(Model):
 class Sleepy(Echo):
     """Takes 5 ms a batch, whatever its size."""
 
-    name = "sleepy"
     batch_s = 0.005
 
     def predict(self, batch: list[Any]) -> list[Any]:
@@ -40,8 +37,6 @@ class Sleepy(Echo):
 
 class Moody(Model):
     """Does what each item tells it: `{"fail": 422}`, `{"raise": "text"}`, `{"count": 3}`."""
-
-    name = "moody"
 
     def predict(self, batch: list[Any]) -> Any:
         """Echo, except where an item asks for trouble."""
@@ -62,8 +57,6 @@ class Moody(Model):
 
 class Counter(Model):
     """Streams numbers: item `n` yields 0 to n - 1, each item ending on its own."""
-
-    name = "counter"
 
     def predict(self, batch: list[int]) -> Iterator[list[Any]]:
         """Steps over the whole batch."""

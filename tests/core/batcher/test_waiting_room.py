@@ -120,7 +120,7 @@ def test_the_demoted_go_last_and_no_longer_expire() -> None:
     assert room.head() is late and room.expired(99.0) == []
 
 
-def test_b8_one_that_returns_from_a_lost_worker_takes_its_old_place() -> None:
+def test_one_that_returns_from_a_lost_worker_takes_its_old_place() -> None:
     first, second = request(1, arrival_s=0.0), request(2, arrival_s=1.0)
     room = room_of(first, second, wait_s_max=10.0)
     room.remove(first, State.RUNNING)

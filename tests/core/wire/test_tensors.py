@@ -65,6 +65,7 @@ def test_bfloat16_is_the_upper_half_of_a_float() -> None:
     assert row["x"].tolist() == [1.0, -2.0]
     specs = (TensorSpec("y", "BF16", (-1, 1)),)
     assert reply([{"y": [1.5]}], specs, binary=True)[0][3] == b"\xc0\x3f"
+    assert reply([{"y": [1.5]}], specs)[0] == ("y", "BF16", (1, 1), None, [1.5])
 
 
 SPECS = (TensorSpec("a", "FP32", (-1, 2)), TensorSpec("b", "INT64", (-1,)))
@@ -86,6 +87,7 @@ B = ("b", "INT64", (1,), None, b"[1]")
         ([A, ("b", "INT64", (1,), None, b"[1")], "malformed_json", ["'b'"]),
         ([A, ("b", "INT64", (-1,), None, b"[1]")], "wrong_shape", ["'b'"]),
         ([("a", "FP32", (1, 2), None, b"[[1,2],[3]]"), B], "wrong_shape", ["ragged"]),
+        ([A, ("b", "INT64", (1,), None, None)], "missing_tensor", ["'b'", "no data"]),
     ],
 )
 def test_faults_name_the_tensor_what_came_and_what_was_wanted(
@@ -106,6 +108,23 @@ def test_values_beyond_their_datatype_are_refused(datatype: str, data: bytes) ->
     with pytest.raises(UserError) as caught:
         rows_of(("x", datatype, (1,), None, data))
     assert caught.value.code == "wrong_datatype"
+
+
+def test_an_item_without_any_tensor_is_refused() -> None:
+    with pytest.raises(UserError, match="no inputs"):
+        rows_of()
+
+
+@pytest.mark.parametrize("raw", [b"\x02\0\0\0h", b"\x01\0\0\0h\x01\0", b"\x05"])
+def test_texts_cut_inside_an_element_are_refused(raw: bytes) -> None:
+    with pytest.raises(UserError, match="'t' ends inside an element") as caught:
+        rows_of(("t", "BYTES", (1,), raw, None))
+    assert caught.value.code == "wrong_shape"
+
+
+def test_rows_may_be_empty() -> None:
+    rows = rows_of(("x", "FP32", (2, 0), None, b"[[],[]]"))
+    assert [(row["x"].shape, row["x"].dtype) for row in rows] == [((0,), np.dtype("<f4"))] * 2
 
 
 def test_replies_take_dicts_arrays_and_single_values() -> None:

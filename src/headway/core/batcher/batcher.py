@@ -233,12 +233,10 @@ class Batcher:
             if not wants_slot:
                 self.slot.withdraw(self.name)
             actions.step_aside = self.slot.wanted(self.name)
-        config = self.config
-        actions.overdue, late_s = self.lanes.overdue(
-            now, config.run_s_max, config.stream_gap_s_max if self.info.streams else None
-        )
-        expiry_s, patience_s = self.room.next_expiry_s(), self.patience.next_s()
-        actions.wake_s = min(actions.wake_s, late_s, expiry_s, patience_s)
+        gap_s_max = self.config.stream_gap_s_max if self.info.streams else None
+        actions.overdue, late_s = self.lanes.overdue(now, self.config.run_s_max, gap_s_max)
+        due_s = min(late_s, self.room.next_expiry_s(), self.patience.next_s())
+        actions.wake_s = min(actions.wake_s, due_s)
         return actions
 
     def stalled_s(self, now: float) -> float:
@@ -340,7 +338,7 @@ class Batcher:
             request.attempts += 1
         self.running[batch.id] = batch
         self.lanes.give(lane, batch, now)
-        self.tally.closed(batch.rows, now)
+        self.tally.closed(batch.rows, now, batch.reason)
         self.sizing.closed(batch.reason)
         self.events.append(closed_event(batch))
         return batch

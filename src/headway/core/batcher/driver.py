@@ -219,6 +219,7 @@ class BatchDriver:
 
 _LOST_HINT = {
     "timeout": "allow more time with run_s_max, or send less work in one request",
+    "worker_stalled": "its process was stopped or stuck; a new one starts",
     "worker_crashed": "look for the cause in the server's log; crash_retries can run it again",
 }
 

@@ -99,6 +99,7 @@ def _check_declared(part: Part, declared: dict[str, TensorSpec]) -> None:
             "wrong_shape",
             f"input {name!r} has shape {list(shape)}, wanted {[-1, *spec.shape[1:]]}",
             name,
+            "the model declares -1 where any length will do",
         )
 
 
