@@ -142,17 +142,9 @@ class Greedy:
             return full_batch(view, now)
         loops = self.holds and not view.draining and comes_back(view)
         if view.free_s > -inf:
-            if 0.0 < view.run_s < view.lead_s:
-                # The way is longer than the work: two batches of equal size, one on its way and one
-                # being filled, make the fewest trips that leave nobody idle.
-                if view.waiting_rows >= view.running_rows:
-                    return Dispatch(view.cap_rows, Close.IDLE)
-                return FOREVER
-            if loops:
-                # Clients that come back after a reply would miss a batch that left early.
-                return FOREVER
-        if now < view.free_s - view.lead_s:
-            return Wait(view.free_s - view.lead_s)
+            decision = self._while_busy(view, now, loops)
+            if decision is not None:
+                return decision
         if view.draining:
             return Dispatch(view.cap_rows, Close.DRAIN)
         if not loops or view.run_s < HOLD_RUN_S_MIN:
@@ -163,6 +155,21 @@ class Greedy:
         if view.returned_rows < view.answered_rows:
             return Wait(until_s)
         return Dispatch(view.cap_rows, Close.IDLE)
+
+    def _while_busy(self, view: View, now: float, loops: bool) -> Decision | None:
+        """What to do with a partial batch while every worker has one; None when one is as good as
+        free."""
+        if 0.0 < view.run_s < view.lead_s:
+            # The way is longer than the work: two batches of equal size, one on its way and one
+            # being filled, make the fewest trips that leave nobody idle.
+            if view.waiting_rows >= view.running_rows:
+                return Dispatch(view.cap_rows, Close.IDLE)
+            return FOREVER
+        if loops:
+            # Clients that come back after a reply would miss a batch that left early.
+            return FOREVER
+        early_s = view.free_s - view.lead_s
+        return Wait(early_s) if now < early_s else None
 
 
 class Deadline(Greedy):
