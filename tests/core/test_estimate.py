@@ -76,7 +76,7 @@ def test_nothing_is_known_before_the_first_batch_and_everything_is_tried() -> No
     assert curve.best_rows(1.0, 48) == 48
     assert curve.rates(1.0, 48) == []
     assert not curve.knows(1)
-    assert curve.late_factor(4) == 1.0
+    assert curve.sigma(4) == 0.0
 
 
 def test_larger_batches_than_ever_ran_are_tried_as_long_as_the_largest_is_best() -> None:
@@ -184,15 +184,15 @@ def test_another_layout_forgets_what_was_learned_for_the_first() -> None:
     assert not curve.knows(4) and curve.best_rows(1.0, 32) == 32
 
 
-def test_the_late_factor_covers_the_spread_of_run_times() -> None:
+def test_sigma_is_the_spread_of_run_times() -> None:
     rng = random.Random(3)
     curve = ServiceCurve()
     times = [0.010 * rng.uniform(0.7, 1.3) for _ in range(500)]
     for run_s in times:
         curve.observe(4, 1.0, 4.0, run_s)
-    limit_s = curve.predict(4, 1.0, 4.0) * curve.late_factor(4)
+    limit_s = curve.predict(4, 1.0, 4.0) * (1.0 + 1.645 * curve.sigma(4))
     assert 0.90 <= sum(t <= limit_s for t in times) / len(times) <= 1.0
-    assert learned(lambda n: 0.010).late_factor(4) == pytest.approx(1.0)
+    assert learned(lambda n: 0.010).sigma(4) == pytest.approx(0.0)
 
 
 def test_the_price_of_a_row_is_that_of_the_best_size() -> None:

@@ -158,10 +158,10 @@ class ServiceCurve:
             return band.at(work)
         return band.mean_s * max(work / band.mean_work, 1.0)
 
-    def late_factor(self, rows: int) -> float:
-        """Multiply a prediction by this to be right about 95 times in 100."""
+    def sigma(self, rows: int) -> float:
+        """Standard deviation of run times from their prediction, as a share of it."""
         band = self._near((rows - 1).bit_length())
-        return 1.0 if band is None else 1.0 + 1.645 * sqrt(band.spread)
+        return 0.0 if band is None else sqrt(band.spread)
 
     def row_s(self, size: float, cap: int) -> float:
         """Seconds of device time one more row of this size costs when batches have their best

@@ -136,3 +136,22 @@ def test_demoted_requests_neither_pile_up_nor_count_as_ahead_of_others() -> None
     last = [x for x in outcome.asked if x[0].arrival_s > 3.0]
     on_time = sum(a.at_s - r.arrival_s <= LIMIT_S for r, a in last if a.result.status == 200)  # type: ignore[union-attr]
     assert on_time >= 0.9 * CAPACITY_S
+
+
+@pytest.mark.parametrize("load", [0.95, 1.9])
+def test_refusals_come_at_once_even_where_run_times_scatter(load: float) -> None:
+    rng = random.Random(5)
+    stage = Stage(
+        lambda batch: embed_s(batch) * rng.lognormvariate(0.0, 0.25),
+        info=ModelInfo("m", form="padded"),
+        objective="p99<200ms",
+    )
+    outcome = poisson(stage, load / EMBED_MEAN_S, 12.0, size=embed_size)
+    stage.world.run(17.0)
+    waits = [
+        answer.at_s - request.arrival_s
+        for request, answer in outcome.asked
+        if answer.result is not None and answer.result.status != 200
+    ]
+    assert len(waits) > 10
+    assert sum(wait > 0.050 for wait in waits) <= 0.01 * len(waits) + 1

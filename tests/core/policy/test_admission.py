@@ -12,6 +12,7 @@ from headway.core.policy.admission import (
     PLANNED_SHARE,
     LateBudget,
     QueueView,
+    Reserve,
     check_item,
     check_queue,
     predicted_late,
@@ -48,6 +49,32 @@ def test_unforeseen_lateness_is_owed_but_not_for_ever() -> None:
     budget.owe(10_000)
     budget.earn(int(100 * (LATE_BUDGET_MAX + 1) / PLANNED_SHARE) + 1)
     assert budget.spend(), "after an outage the promise comes back"
+
+
+def test_nothing_is_reserved_while_nobody_is_refused() -> None:
+    reserve = Reserve()
+    assert reserve.seconds(10.0, 0.2, 0.1, 0.01) == 0.0
+    reserve.refused(10.0, waited_share=0.0)
+    assert reserve.seconds(10.5, 0.2, 0.1, 0.01) > 0.0
+    assert reserve.seconds(12.0, 0.2, 0.1, 0.01) == 0.0, "overload is over"
+
+
+def test_the_reserve_grows_while_refusals_come_late_and_shrinks_while_they_are_quick() -> None:
+    reserve = Reserve()
+    reserve.refused(0.0, waited_share=0.0)
+    first_s = reserve.seconds(0.0, 0.2, 0.1, 0.01)
+    reserve.refused(0.0, waited_share=0.9)
+    grown_s = reserve.seconds(0.0, 0.2, 0.1, 0.01)
+    assert grown_s > first_s
+    for _ in range(150):
+        reserve.refused(0.0, waited_share=0.0)
+    assert reserve.seconds(0.0, 0.2, 0.1, 0.01) < grown_s
+    for _ in range(100_000):
+        reserve.refused(0.0, waited_share=0.0)
+    least_s = reserve.seconds(0.0, 0.2, 0.1, 0.01)
+    for _ in range(100):
+        reserve.refused(0.0, waited_share=0.9)
+    assert 0.0 < least_s < reserve.seconds(0.0, 0.2, 0.1, 0.01) < 0.2
 
 
 def test_items_that_could_never_run_are_413() -> None:

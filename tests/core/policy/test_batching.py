@@ -48,6 +48,12 @@ def test_a_partial_batch_waits_for_a_busy_worker() -> None:
     assert decide("greedy", 9.0, draining=True, **busy) == Wait(9.5)
 
 
+def test_where_the_way_is_longer_than_the_work_two_equal_batches_take_turns() -> None:
+    short = {"free_s": 10.0, "run_s": 20e-6, "lead_s": 300e-6, "running_rows": 4}
+    assert decide("greedy", 9.9, waiting_rows=3, **short) == Wait(inf)
+    assert decide("greedy", 9.9, waiting_rows=4, **short) == Dispatch(8, Close.IDLE)
+
+
 def test_after_a_reply_a_partial_batch_is_held_for_those_who_come_back() -> None:
     held = {
         "waiting_rows": 2, "finished_s": 10.0, "run_s": 1.0, "answered_rows": 8,

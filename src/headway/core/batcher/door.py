@@ -16,6 +16,7 @@ from headway.core.policy.admission import (
     LATE_BUDGET_MAX,
     LateBudget,
     QueueView,
+    Reserve,
     check_item,
     check_queue,
     predicted_late,
@@ -47,6 +48,7 @@ class Door:
         self.budget = LateBudget(objective.late_share_max if objective is not None else 0.0)
         self.last_level = config.priority_levels + 1
         """Where those wait who may be served late."""
+        self.reserve = Reserve()
         self.measures = False
         """Sizes are known only once a worker has measured them."""
         sizes = (config.item_size_max, config.batch_budget_size)
@@ -68,10 +70,13 @@ class Door:
             error = self._check_room(request, now)
             if error is not None:
                 return error
-            finish_s = self.finish_s(request, level, due_s, now) if self.by_deadline else -inf
-            if finish_s > due_s:
-                if not self._may_be_late(request, finish_s):
-                    return predicted_late(finish_s, due_s)
+            finish_s, spare_s = -inf, 0.0
+            if self.by_deadline:
+                finish_s, spare_s = self.outlook(request, level, due_s, now)
+            if finish_s + spare_s > due_s:
+                if finish_s <= due_s or not self._may_be_late(request, finish_s):
+                    self.reserve.refused(now, waited_share=0.0)
+                    return predicted_late(finish_s + spare_s, due_s)
                 level, due_s, request.demoted = self.last_level, inf, True
         self.room.add(request, level, due_s)
         return None
@@ -102,9 +107,11 @@ class Door:
         """Predicted time until all that waits and runs is done."""
         return self._free_s(now) + self._queue_s(self.room.rows)
 
-    def finish_s(self, request: Request, level: int, due_s: float, now: float) -> float:
-        """Predicted time of its answer: the running batch, full batches of those who are more
-        urgent than this level and time, then its own."""
+    def outlook(
+        self, request: Request, level: int, due_s: float, now: float
+    ) -> tuple[float, float]:
+        """Predicted time of its answer, and the reserve to keep before its due time: the running
+        batch, full batches of those who are more urgent than this level and time, then its own."""
         room, rows = self.room, request.rows
         mean = room.mean_size or request.size
         ahead = room.requests_before(level, due_s)
@@ -114,7 +121,9 @@ class Door:
         joins = ahead % cap
         wait_s = self._free_s(now) + self._queue_s(ahead - joins)
         rows = max(min(joins + rows, cap), rows)
-        return now + wait_s + self.sizing.batch_s(rows, request.size, mean)
+        run_s = self.sizing.batch_s(rows, request.size, mean)
+        spare_s = self.reserve.seconds(now, self.sizing.curve.sigma(rows), wait_s, run_s)
+        return now + wait_s + run_s, spare_s
 
     def latest_s(self, head: Request, cap: int) -> float:
         """When the next batch must leave for its head to be on time."""
@@ -137,7 +146,9 @@ class Door:
             self.room.add(request, self.last_level, inf)
             return None
         request.state = State.DONE
-        finish_s = self.finish_s(request, request.level, request.due_s, now)
+        waited_share = (now - request.arrival_s) / max(request.due_s - request.arrival_s, 1e-9)
+        self.reserve.refused(now, waited_share=waited_share)
+        finish_s, _ = self.outlook(request, request.level, request.due_s, now)
         return predicted_late(max(finish_s, request.due_s), request.due_s)
 
     def expire(self, request: Request, now: float) -> UserError | None:

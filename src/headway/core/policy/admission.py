@@ -9,7 +9,7 @@ allowance is spent.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
+from math import inf, sqrt
 
 from headway.core.config import ModelConfig
 from headway.core.errors import UserError
@@ -19,6 +19,15 @@ LATE_BUDGET_MAX = 10.0
 """Late answers the budget can save up, or owe."""
 PLANNED_SHARE = 0.9
 """Share of the allowance given out on purpose; the rest is for lateness that nobody foresees."""
+LONG_WAIT_SHARE = 0.2
+"""A refusal is late when it comes after more than this share of the time there was."""
+LONG_REFUSALS = 0.005
+"""Share of refusals that may be late."""
+OVERLOAD_S = 1.0
+"""How long after a refusal overload is assumed to last."""
+SIGMA_MIN = 0.05
+"""Run times are never trusted closer than this share."""
+DEVIATIONS_STEP, DEVIATIONS_MIN, DEVIATIONS_MAX = 0.5, 0.5, 10.0
 
 
 @dataclass(slots=True)
@@ -55,6 +64,36 @@ class LateBudget:
     def owe(self, late: int) -> None:
         """So many were late without being asked: nobody else may be until that is made up for."""
         self.left = max(self.left - late, -LATE_BUDGET_MAX)
+
+
+class Reserve:
+    """Time kept free before a request's due time while others are being refused.
+
+    Run times scatter, so some who were let in find out late that they will not make it. Better that
+    they hear it on arrival: the reserve is so many standard deviations of the time ahead of them,
+    and is tuned until only `LONG_REFUSALS` of all refusals come after a long wait. While nobody is
+    refused nothing is reserved: then it would turn away who could have been on time.
+    """
+
+    def __init__(self) -> None:
+        self.deviations = 3.0
+        self._refused_s = -inf
+
+    def refused(self, now: float, *, waited_share: float) -> None:
+        """Somebody was refused after waiting this share of the time there was."""
+        self._refused_s = now
+        if waited_share > LONG_WAIT_SHARE:
+            self.deviations = min(self.deviations + DEVIATIONS_STEP, DEVIATIONS_MAX)
+        else:
+            step = DEVIATIONS_STEP * LONG_REFUSALS
+            self.deviations = max(self.deviations - step, DEVIATIONS_MIN)
+
+    def seconds(self, now: float, sigma: float, wait_s: float, run_s: float) -> float:
+        """The reserve for a request with `wait_s` of work ahead in batches like its own, whose run
+        times scatter by the share `sigma`."""
+        if now - self._refused_s > OVERLOAD_S:
+            return 0.0
+        return self.deviations * max(sigma, SIGMA_MIN) * sqrt(run_s * (wait_s + run_s))
 
 
 def check_item(
