@@ -9,95 +9,48 @@ limit. Knows bytes, order of answers and limits; must not know what a route does
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Iterable
-from typing import Any
-from urllib.parse import unquote
+from typing import Any, cast
 
 import httptools
-from uvicorn.config import Config as UvicornConfig
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
-from uvicorn.server import ServerState
+from uvicorn._types import HTTPScope
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from headway.core.errors import UserError
-from headway.server.lane_state import LaneState
-from headway.server.limits import headers_too_large, too_large, too_many_connections
+from headway.server.asgi_scope import http_scope, without_upgrade
+from headway.server.connection import PIPELINE_MAX, Connection
+from headway.server.known_heads import KnownHead
+from headway.server.limits import (
+    head_bytes,
+    headers_too_large,
+    not_http,
+    too_large,
+)
 from headway.server.service import HotRoute
 from headway.server.sweep import BODY, CLOSING, HEAD, IDLE
 from headway.server.turn import Turn
 
-PIPELINE_MAX = 8
-"""Unanswered requests of one connection before it is read no further."""
 
-
-class FastLane(HttpToolsProtocol):
-    """One connection."""
+class FastLane(Connection):
+    """One connection's requests."""
 
     on_message_begin = None  # type: ignore[assignment]
     """The parser skips a callback that is not there."""
 
-    def __init__(
-        self,
-        config: UvicornConfig,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
-        # The parser takes these two as they are: filling a dictionary and a list needs no frame.
-        self.heads: dict[bytes, bytes] = {}
-        self.urls: list[bytes] = []
-        self.on_header = self.heads.__setitem__  # type: ignore[method-assign, assignment]
-        self.on_url = self.urls.append  # type: ignore[method-assign, assignment]
-        super().__init__(config, server_state, app_state, _loop)
-        self.state: LaneState = app_state["lane"]
-        self.hot = self.state.hot
-        self.line: deque[Turn | RequestResponseCycle] = deque()
-        self.turn: Turn | None = None
-        """The turn whose body is being read."""
-        self.asgi_body = False
-        """The body being read belongs to an ASGI call."""
-        self.stage = IDLE
-        self.since_s = self.state.now_s
-        """Coarse time of the last change of stage, or of the last body bytes."""
-        self.body_since_s = 0.0
-        self.body_bytes = 0
-        self.fed = 0
-        """Bytes read since the current head began; an upper bound of its size."""
-        self.seen: dict[bytes, bytes] = {}
-        """The headers of the request being read, names in lower case."""
-        self.url = b""
-        self.stuck_bytes = -1
-        """Unsent bytes at the last sweep while the client does not read; -1 when it reads."""
-        self.replay = False
-
-    # transport
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        state = self.state
-        state.service.connections = len(self.connections)
-        if len(self.connections) > state.config.connections_max:
-            self.refuse(too_many_connections(state.config.connections_max))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.connections.discard(self)
-        self.state.service.connections = len(self.connections)
-        line, self.line = self.line, deque()
-        self.stage = CLOSING
-        _abandon(line)
-        self.turn = None
-        self.flow.resume_writing()
-        if exc is None:
-            self.transport.close()
-        self.parser = None  # type: ignore[assignment]
-
     def data_received(self, data: bytes) -> None:
         if self.stage == CLOSING:
             return
+        head = b""
         if self.stage == IDLE:
+            body_at = data.find(b"\r\n\r\n") + 4
+            head = data[:body_at]
+            known = self.known.get(head)
+            if known is not None and len(data) - body_at == known.body_bytes:
+                self._again(known, data)
+                return
             self.stage = HEAD
             self.since_s = self.state.now_s
             self.fed = 0
+            self.parsed = None
         self.fed += len(data)
         try:
             self.parser.feed_data(data)
@@ -107,23 +60,32 @@ class FastLane(HttpToolsProtocol):
             self._parser_failed(exc)
         if self.fed > self.state.head_bytes_max:
             self._check_fed()
+        turn = self.parsed
+        if turn is not None and head and self.stage == IDLE and turn.keep and not turn.old:
+            self.state.known.learn(head, turn.route, turn.seen, len(data) - len(head))
+
+    def _again(self, known: KnownHead, data: bytes) -> None:
+        """A whole request whose head was parsed before."""
+        state, line = self.state, self.line
+        self.since_s = state.now_s
+        keep = not state.closing
+        turn = Turn(self, known.route, known.seen, keep=keep, old=False)
+        line.append(turn)
+        if len(line) > PIPELINE_MAX:
+            self.flow.pause_reading()
+        late = state.service.late or state.service.phase == "draining"
+        error = state.service.refusal() if late else None
+        if error is not None:
+            turn.fail(error)
+            return
+        turn.body = data[-known.body_bytes :] if known.body_bytes else b""
+        turn.run()
 
     def _check_fed(self) -> None:
         if self.stage == HEAD:
             self.refuse(headers_too_large(self.state.head_bytes_max))
         elif self.fed > self.state.fed_max:
             self.refuse(too_large(self.fed, self.state.config.body_bytes_max))
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self.flow.pause_reading()
-        self.stuck_bytes = 1 << 62
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self.stuck_bytes = -1
-        if len(self.line) <= PIPELINE_MAX:
-            self.flow.resume_reading()
 
     # parser
 
@@ -139,7 +101,10 @@ class FastLane(HttpToolsProtocol):
         if self.stage == CLOSING:
             return
         state = self.state
-        if self.fed > state.head_bytes_max and self._head_too_large():
+        if (
+            self.fed > state.head_bytes_max
+            and head_bytes(url, seen) > state.config.header_bytes_max
+        ):
             self.refuse(headers_too_large(self.state.head_bytes_max))
             return
         self.stage = BODY
@@ -158,7 +123,7 @@ class FastLane(HttpToolsProtocol):
         else:
             keep = parser.should_keep_alive()
             old = (not keep or b"connection" in seen) and parser.get_http_version() == "1.0"
-            self.turn = turn = Turn(self, route, seen, keep=keep, old=old)
+            self.turn = self.parsed = turn = Turn(self, route, seen, keep=keep, old=old)
             line = self.line
             line.append(turn)
             if (
@@ -167,10 +132,6 @@ class FastLane(HttpToolsProtocol):
                 or len(line) > PIPELINE_MAX
             ):
                 self._look_ahead(turn, seen)
-
-    def _head_too_large(self) -> bool:
-        size = len(self.url) + sum(len(n) + len(v) + 4 for n, v in self.seen.items())
-        return size > self.state.config.header_bytes_max
 
     def on_body(self, body: bytes) -> None:
         self.since_s = self.state.now_s
@@ -234,31 +195,18 @@ class FastLane(HttpToolsProtocol):
         turn.fail(error)
         return True
 
-    def _continue(self, turn: Turn) -> None:
-        if turn.continue_wanted and turn is self.turn:
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        turn.continue_wanted = False
-
     def _begin_asgi(self) -> None:
         parser = self.parser
         version = parser.get_http_version()
-        url = httptools.parse_url(self.url)
-        path = url.path.decode("latin-1")
-        self.scope = {
-            "type": "http",
-            "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
-            "http_version": version,
+        base: dict[str, Any] = {
             "server": self.server,
             "client": self.client,
             "scheme": self.scheme or "http",
-            "method": parser.get_method().decode("ascii"),
-            "root_path": self.root_path,
-            "path": self.root_path + (unquote(path) if "%" in path else path),
-            "raw_path": self.root_path.encode("ascii") + url.path,
-            "query_string": url.query or b"",
-            "headers": list(self.seen.items()),
-            "state": self.app_state.copy(),
         }
+        base |= {"root_path": self.root_path, "state": self.app_state.copy()}
+        base["asgi"] = {"version": self.asgi_version, "spec_version": "2.3"}
+        scope = http_scope(parser.get_method(), version, self.url, self.seen, base)
+        self.scope = cast("HTTPScope", scope)
         self.cycle = RequestResponseCycle(
             scope=self.scope,
             transport=self.transport,
@@ -279,66 +227,7 @@ class FastLane(HttpToolsProtocol):
         else:
             self.flow.pause_reading()
 
-    def on_response_complete(self) -> None:
-        """An ASGI answer is written."""
-        head = self.line[0] if self.line else None
-        if isinstance(head, RequestResponseCycle):
-            self.advance(head.keep_alive)
-
-    def advance(self, keep: bool) -> None:
-        """The first in line is answered: write what the next ones have ready."""
-        line = self.line
-        line.popleft()
-        while True:
-            if not keep:
-                self._close_after_answer()
-                return
-            if not line:
-                break
-            head = line[0]
-            if not isinstance(head, Turn):
-                self._start_asgi_task(head, self.app)
-                break
-            if head.out:
-                self.transport.write(head.out)
-                head.out = b""
-            if not head.finished:
-                self._continue(head)
-                break
-            line.popleft()
-            keep = head.keep
-        if self.stage == IDLE:
-            self.since_s = self.state.now_s
-        if self.flow.read_paused and not self.flow.write_paused and len(line) <= PIPELINE_MAX:
-            self.flow.resume_reading()
-
-    def _close_after_answer(self) -> None:
-        """Close, but when the client may still be sending let it read the answer first."""
-        sending = self.stage != IDLE
-        rest, self.line = self.line, deque()
-        self.stage = CLOSING
-        self.since_s = self.state.now_s
-        self.turn = None
-        _abandon(rest)
-        if sending and self.transport.can_write_eof():
-            self.transport.write_eof()
-            self.flow.resume_reading()
-        else:
-            self.transport.close()
-
     # endings
-
-    def refuse(self, error: UserError) -> None:
-        """Answer what cannot be read any further, in its place in line, and read no more."""
-        if self.stage == CLOSING:
-            return
-        turn = self.turn
-        if turn is None:
-            turn = Turn(self, self.state.no_route, self.seen, keep=False, old=False)
-            self.line.append(turn)
-        turn.keep = False
-        self.stage = CLOSING
-        turn.fail(error)
 
     def _parser_failed(self, exc: Exception) -> None:
         cause = exc.__context__
@@ -347,9 +236,7 @@ class FastLane(HttpToolsProtocol):
             self.state.service.log_bug("parser")
             self.refuse(UserError(500, "internal", "the server failed on this request"))
             return
-        self.refuse(
-            UserError(400, "malformed", f"not HTTP: {exc}", hint="speak HTTP/1.1 in clear text")
-        )
+        self.refuse(not_http(exc))
 
     def _ignore_upgrade(self, rest: bytes) -> None:
         """Serve a request that asks for an upgrade as if it did not (RFC 9110, 7.8).
@@ -361,40 +248,7 @@ class FastLane(HttpToolsProtocol):
             self.refuse(UserError(501, "not_implemented", "CONNECT and upgrades are not served"))
             return
         self.replay = False
-        kept = [
-            b"%b: %b\r\n" % (name, value)
-            for name, value in self.seen.items()
-            if name not in {b"upgrade", b"connection", b"http2-settings"}
-        ]
-        version = self.parser.get_http_version().encode()
-        head = b"%b %b HTTP/%b\r\n%b\r\n" % (method, self.url, version, b"".join(kept))
+        head = without_upgrade(method, self.url, self.parser.get_http_version(), self.seen)
         self.parser = httptools.HttpRequestParser(self)
         self.stage, self.fed = IDLE, 0
         self.data_received(head + rest)
-
-    def drop(self) -> None:
-        """Cut the connection at once and cancel all it has."""
-        self.stage = CLOSING
-        self.transport.abort()
-        _abandon(self.line)
-
-    def shutdown(self) -> None:
-        """Close if nothing is being served, else after the last answer."""
-        if not self.line and self.stage != BODY:
-            self.transport.close()
-            return
-        for entry in self.line:
-            if isinstance(entry, Turn):
-                entry.keep = False
-            else:
-                entry.keep_alive = False
-
-
-def _abandon(line: Iterable[Turn | RequestResponseCycle]) -> None:
-    """Nobody will hear these answers."""
-    for entry in line:
-        if isinstance(entry, Turn):
-            entry.leave()
-        else:
-            entry.disconnected = True
-            entry.message_event.set()

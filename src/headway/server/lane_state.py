@@ -11,6 +11,7 @@ from email.utils import formatdate
 from headway.core.config import ServerConfig
 from headway.core.wire.problem import TITLES, Dialect
 from headway.server.exchange import Exchange
+from headway.server.known_heads import KnownHeads
 from headway.server.service import HotRoute, Service
 
 _CLOSE_LINGER_S = 2.0
@@ -29,6 +30,7 @@ class LaneState:
     def __init__(self, service: Service) -> None:
         self.service = service
         self.hot = service.hot
+        self.known = KnownHeads()
         self.config: ServerConfig = service.config.server
         self.head_bytes_max = self.config.header_bytes_max
         self.length_digits = len(str(self.config.body_bytes_max))

@@ -95,6 +95,7 @@ class Replica:
         """Models were added to or removed from the service: take the routes anew."""
         self.service.settle()
         self.service.hot.clear()
+        self.lanes.known.forget()
         self.service.hot.update(hot_table(self.service))
 
     def stop(self, *, linger: bool = True) -> None:

@@ -52,3 +52,13 @@ def headers_too_slow(limit_s: float) -> UserError:
 def body_too_slow(what: str, setting: str) -> UserError:
     """408 to a client that does not finish its body."""
     return UserError(408, "body_timeout", f"the body came {what}", hint=f"{setting} sets the limit")
+
+
+def head_bytes(url: bytes, seen: dict[bytes, bytes]) -> int:
+    """Size of a request line and its headers."""
+    return len(url) + sum(len(name) + len(value) + 4 for name, value in seen.items())
+
+
+def not_http(exc: Exception) -> UserError:
+    """400 for bytes that are no HTTP/1.1 request."""
+    return UserError(400, "malformed", f"not HTTP: {exc}", hint="speak HTTP/1.1 in clear text")

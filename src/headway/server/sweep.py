@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from headway.server.limits import body_too_slow, headers_too_slow
 
 if TYPE_CHECKING:
-    from headway.server.fast_lane import FastLane
+    from headway.server.connection import Connection
 
 IDLE, HEAD, BODY, CLOSING = range(4)
 """Stages of a connection: between requests, in a head, in a body, read no more."""
 
 
-def sweep(lane: FastLane, now_s: float) -> None:
+def sweep(lane: Connection, now_s: float) -> None:
     """Enforce the time limits of this connection."""
     limits = lane.state.config
     waited_s = now_s - lane.since_s
@@ -36,7 +36,7 @@ def sweep(lane: FastLane, now_s: float) -> None:
         lane.transport.close()
 
 
-def _sweep_body(lane: FastLane, now_s: float, waited_s: float) -> None:
+def _sweep_body(lane: Connection, now_s: float, waited_s: float) -> None:
     limits = lane.state.config
     taken_s = now_s - lane.body_since_s
     silent = waited_s > limits.body_gap_s_max
@@ -55,7 +55,7 @@ def _sweep_body(lane: FastLane, now_s: float, waited_s: float) -> None:
     lane.refuse(body_too_slow(what, setting))
 
 
-def _sweep_unread(lane: FastLane, now_s: float) -> None:
+def _sweep_unread(lane: Connection, now_s: float) -> None:
     unsent = lane.transport.get_write_buffer_size()
     if unsent < lane.stuck_bytes:
         lane.stuck_bytes = unsent

@@ -14,7 +14,7 @@ from headway.server.exchange import EVENT_STREAM, STREAM_HEADERS, Exchange
 from headway.server.service import HotRoute
 
 if TYPE_CHECKING:
-    from headway.server.fast_lane import FastLane
+    from headway.server.connection import Connection
 
 _CHUNK_END = b"0\r\n\r\n"
 
@@ -25,7 +25,7 @@ class Turn(Exchange):
     __slots__ = ("continue_wanted", "keep", "lane", "old", "out", "parts")
 
     def __init__(  # sets its base's attributes itself: a call less for every request
-        self, lane: FastLane, route: HotRoute, seen: dict[bytes, bytes], *, keep: bool, old: bool
+        self, lane: Connection, route: HotRoute, seen: dict[bytes, bytes], *, keep: bool, old: bool
     ) -> None:
         service = lane.state.service
         service.in_flight += 1
