@@ -110,11 +110,6 @@ class Batcher:
         self._note_finished(batch, now, failed, ok=False)
         return failed
 
-    @property
-    def full(self) -> bool:
-        """Would one more request be over the limit of waiting requests?"""
-        return self.room.requests >= self.config.queue_requests_max
-
     def add(self, request: Request, now: float) -> UserError | None:
         """A request arrives. Returns why it may not wait, or None when it does."""
         alone = not self.room.requests and not self.running
@@ -124,7 +119,8 @@ class Batcher:
             self.events.append(Refused(now, self.name, request.id, error.code, 0.0))
             return error
         self.tally.arrived(request.rows, now, alone=alone)
-        self.patience.watch(request)
+        if self.patience.limit_s < inf:
+            self.patience.watch(request)
         if self.slot.shared:
             self.slot.saw(self.name, now)
         return None

@@ -32,6 +32,7 @@ class BatchDriver:
         """Drivers of other models on the same device: they may go when this one's batch ends."""
         self.listeners: list[Callable[[Event], None]] = []
         self.on_phase: Callable[[int, str, float, str], None] = _ignore
+        self._queue_max = batcher.config.queue_requests_max
         self._turn_due = False
         self._streak = 0
         """Requests since the last turn."""
@@ -41,16 +42,18 @@ class BatchDriver:
     # Runtime: what a front end calls
 
     def submit(self, request: Request) -> None:
-        """Serve it; `request.reply` hears the answer, or why there is none, exactly once."""
+        """Serve it; `request.reply` hears the answer, or why there is none, once. Its
+        `arrival_s` is the time now."""
         batcher = self.batcher
-        now = self.scheduler.now()
+        now = request.arrival_s
         self._streak += 1
         if self._streak >= LOOK_EVERY or now >= self._armed_s:
             # One loop turn can bring hundreds of requests, and no worker is to idle meanwhile.
             self._streak = 0
             self.executor.hear()
             self._turn()
-        elif batcher.full:
+        elif batcher.room.requests >= self._queue_max:
+            # Look at the workers before refusing.
             self._turn()
         error = batcher.add(request, now)
         if error is not None:

@@ -110,7 +110,7 @@ def _lead(room: WaitingRoom, group: Group, rule: _Rule) -> Request | None:
 
 def _run_s(room: WaitingRoom, head: Request, rule: _Rule) -> float:
     """Predicted run time of the batch that a request would lead, of others like it."""
-    rows = max(min(rule.cap, room.class_rows[head.place]), head.rows)
+    rows = max(min(rule.cap, room.rows_like(head)), head.rows)
     mean = head.size if room.classed else room.mean_size
     return rule.curve.predict(rows, head.size, head.size + (rows - 1) * mean)
 

@@ -22,8 +22,7 @@ class Patience:
 
     def watch(self, request: Request) -> None:
         """A request was let in."""
-        if self.limit_s < inf:
-            self._watched.append(request)
+        self._watched.append(request)
 
     def spent(self, now: float) -> list[Request]:
         """Requests that have not ended in time. Each is named once."""

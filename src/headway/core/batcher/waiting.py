@@ -86,10 +86,15 @@ class WaitingRoom:
         self.requests += 1
         if self._ranks is not None:
             insort(self._ranks, (level, due_s))
-        self.class_rows[request.place] += request.rows
+        if self.classed:
+            self.class_rows[request.place] += request.rows
         self.rows += request.rows
         self.bytes += len(request.payload)
         self.size += request.size * request.rows
+
+    def rows_like(self, request: Request) -> int:
+        """Rows that wait in the size class of a waiting request, its own included."""
+        return self.class_rows[request.place] if self.classed else self.rows
 
     def heap(self, key: int) -> list[Entry]:
         """The entries of one class, the most urgent first. Whoever pops one says so with `left`."""
@@ -100,10 +105,12 @@ class WaitingRoom:
         self.requests -= len(requests)
         self.rows -= rows
         self.size -= size
-        for request in requests:
-            self.bytes -= len(request.payload)
-            self.class_rows[request.place] -= request.rows
-            if self._ranks is not None:
+        self.bytes -= sum([len(request.payload) for request in requests])
+        if self.classed:
+            for request in requests:
+                self.class_rows[request.place] -= request.rows
+        if self._ranks is not None:
+            for request in requests:
                 _unrank(self._ranks, request)
         if self.requests == 0:
             self._clear()
@@ -117,7 +124,8 @@ class WaitingRoom:
         self.rows -= request.rows
         self.bytes -= len(request.payload)
         self.size -= request.size * request.rows
-        self.class_rows[request.place] -= request.rows
+        if self.classed:
+            self.class_rows[request.place] -= request.rows
         if self._ranks is not None:
             _unrank(self._ranks, request)
         if self.requests == 0:
