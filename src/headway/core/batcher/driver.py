@@ -34,6 +34,8 @@ class BatchDriver:
         self.on_phase: Callable[[int, str, float, str], None] = _ignore
         self._queue_max = batcher.config.queue_requests_max
         self._turn_due = False
+        self._added = False
+        """A request was let in since the last turn."""
         self._streak = 0
         """Requests since the last turn."""
         self._armed_s = inf
@@ -52,14 +54,15 @@ class BatchDriver:
             self._streak = 0
             self.executor.hear()
             self._turn()
-        elif batcher.room.requests >= self._queue_max:
-            # Look at the workers before refusing.
+        elif self._added and batcher.room.requests >= self._queue_max:
+            # Look at the workers before refusing; once, for a refusal changes nothing.
             self._turn()
         error = batcher.add(request, now)
         if error is not None:
             request.reply.done(refusal(error))
             self._drain_events()
             return
+        self._added = True
         if batcher.info.measures:
             self._measuring[request.id] = request
             self.executor.measure((request,))
@@ -183,6 +186,7 @@ class BatchDriver:
 
     def _turn(self) -> None:
         """Perform what the batcher decides now."""
+        self._added = False
         actions = self.batcher.poll(self.scheduler.now())
         # Before anything that can bring on another turn, whose timer is then the one that counts.
         if actions.wake_s != self._armed_s:

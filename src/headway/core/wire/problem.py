@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from math import ceil
+from typing import NamedTuple
 
 from msgspec import DecodeError, ValidationError, json
 
@@ -77,6 +79,9 @@ _CODE = re.compile(r"[\w.-]{1,64}", re.ASCII)
 _POSITION = re.compile(r"\(byte (\d+)\)")
 _FIELD = re.compile(r"at `\$\.?(.*?)`$")
 
+_KEPT_CHARS_MAX = 256
+"""Longest message whose rendering is remembered."""
+
 _DEFAULT_CODES = {
     400: "malformed",
     404: "not_found",
@@ -99,22 +104,43 @@ def openai_type(status: int) -> str:
 def problem(dialect: Dialect, error: UserError) -> Answer:
     """Render an error. 429 and 503 always carry Retry-After, in whole seconds, at least 1 (Q10)."""
     status = error.status
-    code = error.code or _DEFAULT_CODES.get(status, "error")
+    retry_s = None
+    if status in {429, 503} or error.retry_after_s is not None:
+        retry_s = max(1, ceil(error.retry_after_s or 1.0))
+    render = _render if len(error.message) <= _KEPT_CHARS_MAX else _render.__wrapped__
+    facts = _Facts(status, error.code, error.message, error.hint, error.param, retry_s)
+    return render(dialect, facts)
+
+
+class _Facts(NamedTuple):
+    """What an error says, as a key."""
+
+    status: int
+    code: str
+    message: str
+    hint: str
+    param: str | None
+    retry_s: int | None
+
+
+@lru_cache(maxsize=256)
+def _render(dialect: Dialect, facts: _Facts) -> Answer:
+    # In overload the same refusal goes out thousands of times a second.
+    status, code, message, hint, param, retry_s = facts
+    code = code or _DEFAULT_CODES.get(status, "error")
     if not _CODE.fullmatch(code):
         code = "error"  # a model may say anything; a header may not
     headers: list[tuple[str, str]] = []
-    if status in {429, 503} or error.retry_after_s is not None:
-        headers.append(("retry-after", str(max(1, ceil(error.retry_after_s or 1.0)))))
+    if retry_s is not None:
+        headers.append(("retry-after", str(retry_s)))
     content_type = JSON
     document: dict[str, object]
     if dialect is Dialect.OPENAI:
-        text = error.message + (f" ({error.hint})" if error.hint else "")
+        text = message + (f" ({hint})" if hint else "")
         kind = openai_type(status)
-        document = {
-            "error": {"message": text, "type": kind, "param": error.param, "code": code},
-        }
+        document = {"error": {"message": text, "type": kind, "param": param, "code": code}}
     elif dialect is Dialect.OIP:
-        document = {"error": error.message + (f" ({error.hint})" if error.hint else "")}
+        document = {"error": message + (f" ({hint})" if hint else "")}
         headers.append(("headway-error-code", code))
     else:
         content_type = PROBLEM_JSON
@@ -122,12 +148,12 @@ def problem(dialect: Dialect, error: UserError) -> Answer:
             "type": "timeout" if status == 504 else code,
             "title": TITLES.get(status, "Error"),
             "status": status,
-            "detail": error.message,
+            "detail": message,
             "code": code,
-            "hint": error.hint,
+            "hint": hint,
         }
-        if error.param is not None:
-            document["param"] = error.param
+        if param is not None:
+            document["param"] = param
     return Answer(status, json.encode(document), content_type, tuple(headers))
 
 
