@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 from headway.core.batch import Batch
@@ -100,3 +101,25 @@ class Stage:
     def sizes(self) -> list[int]:
         """Rows of each batch, in order."""
         return [batch.rows for batch in self.batches]
+
+
+def pair(light: str, heavy: str, **heavy_settings: object) -> tuple[World, Stage, Stage]:
+    """Two models that share one device."""
+    world, slot = World(), ComputeSlot()
+    a = Stage(light, world=world, slot=slot, name="light", start=False)
+    b = Stage(heavy, world=world, slot=slot, name="heavy", start=False, **heavy_settings)
+    for mine, other in ((a, b), (b, a)):
+        mine.driver.neighbours.append(other.driver)
+    for stage in (a, b):
+        stage.executor.start(stage.driver)
+    return world, a, b
+
+
+def overlaps(*stages: Stage) -> int:
+    """Pairs of batches that ran at the same time."""
+    spans = []
+    for stage in stages:
+        finished = {e.batch_id: e.now for e in stage.events if hasattr(e, "run_s")}
+        spans += [(b.closed_s, finished[b.id]) for b in stage.batches if b.id in finished]
+    spans.sort()
+    return sum(later[0] < sooner[1] - 1e-12 for sooner, later in pairwise(spans))

@@ -20,33 +20,6 @@ def known(run_s: float) -> ModelInfo:
     return ModelInfo("m", warm=[WarmRun(1, 1.0, 1.0, run_s)])
 
 
-@pytest.mark.parametrize("settings", [{}, {"queue_requests_max": 50}])
-def test_q1_at_three_times_capacity_refusals_are_instant_and_answers_bounded(
-    settings: dict[str, int],
-) -> None:
-    stage = Stage("10", max_batch_size=1, **settings)
-    boxes = [stage.ask_at(i / 300) for i in range(15 * 300)]
-    most = 0
-
-    def look() -> None:
-        nonlocal most
-        most = max(most, stage.batcher.room.requests)
-
-    for i in range(1500):
-        stage.world.plan(i / 100, look)
-    stage.world.run()
-    limit = stage.config.queue_requests_max
-    asked = [box[0] for box in boxes]
-    refused = [(r, a) for r, a in asked if status(a) == 429]
-    served = [(r, a) for r, a in asked if status(a) == 200]
-    assert len(refused) + len(served) == len(asked)
-    assert len(refused) > 1000 and most <= limit
-    assert all(a.at_s == r.arrival_s for r, a in refused)
-    assert all(a.result and a.result.retry_after_s for _, a in refused)
-    # Capacity is 100 a second: the queue, what runs and what is next.
-    assert max(a.at_s - r.arrival_s for r, a in served) <= (limit + 2) / 100 + 1e-9
-
-
 def test_q3_the_limit_counts_all_but_what_runs() -> None:
     stage = Stage("1000", workers=2, max_batch_size=1, queue_requests_max=2)
     answers = [stage.ask()[1] for _ in range(10)]

@@ -9,43 +9,7 @@ import pytest
 from headway.core.batch import Close
 from headway.core.batcher.slot import ComputeSlot
 from headway.core.ports import ModelInfo, WarmRun
-from headway.sim.world import World
-from tests.core.stage import Stage
-from tests.core.traffic import poisson
-
-
-def pair(light: str, heavy: str, **heavy_settings: object) -> tuple[World, Stage, Stage]:
-    world, slot = World(), ComputeSlot()
-    a = Stage(light, world=world, slot=slot, name="light", start=False)
-    b = Stage(heavy, world=world, slot=slot, name="heavy", start=False, **heavy_settings)
-    for mine, other in ((a, b), (b, a)):
-        mine.driver.neighbours.append(other.driver)
-    for stage in (a, b):
-        stage.executor.start(stage.driver)
-    return world, a, b
-
-
-def overlaps(*stages: Stage) -> int:
-    """Pairs of batches that ran at the same time."""
-    spans = []
-    for stage in stages:
-        finished = {e.batch_id: e.now for e in stage.events if hasattr(e, "run_s")}
-        spans += [(b.closed_s, finished[b.id]) for b in stage.batches if b.id in finished]
-    spans.sort()
-    return sum(later[0] < sooner[1] - 1e-12 for sooner, later in pairwise(spans))
-
-
-def test_a_light_model_waits_at_most_a_slot_beside_a_heavy_one() -> None:
-    alone = Stage("1b", name="light")
-    quiet = poisson(alone, 100.0, 12.0)
-    alone.world.run()
-    world, light, heavy = pair("1b", "10b", max_batch_size=16)
-    beside = poisson(light, 100.0, 12.0)
-    load = poisson(heavy, 50.0, 12.0, seed=2)
-    world.run()
-    assert beside.refused == load.refused == 0
-    assert beside.quantile(0.99) <= quiet.quantile(0.99) + 1.25 * 0.020
-    assert overlaps(light, heavy) == 0
+from tests.core.stage import pair
 
 
 def test_heavy_batches_are_cut_only_while_somebody_else_uses_the_device() -> None:
