@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 
 import pytest
 import uvloop
@@ -10,16 +11,10 @@ import uvloop
 _ON_BOTH = {"test_clock", "test_lifecycle"}
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give such tests the loop as a parameter."""
-    if metafunc.module.__name__.rpartition(".")[2] in _ON_BOTH:
-        metafunc.fixturenames.append("event_loop_policy")
-        metafunc.parametrize("event_loop_policy", ["asyncio", "uvloop"], indirect=True)
-
-
-@pytest.fixture
-def event_loop_policy(request: pytest.FixtureRequest) -> asyncio.AbstractEventLoopPolicy:
-    """asyncio's own loop unless the test asks for uvloop."""
-    if getattr(request, "param", "asyncio") == "uvloop":
-        return uvloop.EventLoopPolicy()
-    return asyncio.DefaultEventLoopPolicy()
+def pytest_asyncio_loop_factories(
+    item: pytest.Function,
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The loops a test runs on, one after the other."""
+    if item.module.__name__.rpartition(".")[2] in _ON_BOTH:
+        return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+    return {"asyncio": asyncio.new_event_loop}

@@ -12,7 +12,7 @@ from tests.server.wires import Wire, answers, post
 ROUTE = HotRoute("predict", Dialect.PLAIN, lambda exchange: None)
 
 
-def test_the_second_request_of_a_head_needs_no_parser() -> None:
+async def test_the_second_request_of_a_head_needs_no_parser() -> None:
     wire = Wire()
     message = post(b'{"x": 1}', "/predict", "content-type: application/json")
     first = wire.feed(message)
@@ -24,13 +24,13 @@ def test_the_second_request_of_a_head_needs_no_parser() -> None:
     assert wire.runtime.seen[0].trace != wire.runtime.seen[1].trace
 
 
-def test_another_body_of_the_same_length_is_its_own() -> None:
+async def test_another_body_of_the_same_length_is_its_own() -> None:
     wire = Wire()
     wire.feed(post(b"1"))
     assert answers(wire.feed(post(b"2")))[0][2] == b"2"
 
 
-def test_pieces_and_pipelines_of_a_known_head_are_read_as_ever() -> None:
+async def test_pieces_and_pipelines_of_a_known_head_are_read_as_ever() -> None:
     wire = Wire()
     message = post(b"[1]")
     wire.feed(message)
@@ -39,7 +39,7 @@ def test_pieces_and_pipelines_of_a_known_head_are_read_as_ever() -> None:
     assert [body for _, _, body in answers(wire.feed(message + message))] == [b"[1]", b"[1]"]
 
 
-def test_known_heads_keep_the_order_of_answers_and_pause_a_long_line() -> None:
+async def test_known_heads_keep_the_order_of_answers_and_pause_a_long_line() -> None:
     wire = Wire()
     message = post(b"0")
     wire.feed(message)
@@ -58,7 +58,7 @@ def test_known_heads_keep_the_order_of_answers_and_pause_a_long_line() -> None:
     assert wire.pipe.reading
 
 
-def test_a_draining_server_refuses_known_heads_too() -> None:
+async def test_a_draining_server_refuses_known_heads_too() -> None:
     wire = Wire()
     wire.feed(post(b"0"))
     wire.service.phase = "draining"
