@@ -39,6 +39,7 @@ ROWS: dict[str, Callable[[Bench], list[Row]]] = {
     "neighbours": neighbours.shared_device,
     "decide": own_cost.deciding,
     "idle": own_cost.resting,
+    "spent": own_cost.spending,
 }
 
 

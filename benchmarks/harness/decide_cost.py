@@ -71,6 +71,9 @@ class Compute:
         result = BatchResult([ItemResult(200, b"") for _ in batch.requests], took)
         self._world.plan(self._free_s, lambda: self._sink.batch_done(batch.id, result))
 
+    def hear(self) -> None:
+        """Nothing is said between events."""
+
     def cancel(self, worker: int, batch_id: int, index: int) -> None:
         """Nobody leaves here."""
 
@@ -98,8 +101,8 @@ class Client:
         self._send(self)
 
 
-def measure(work: str, connections: int) -> dict[str, float]:
-    """Run `_BATCHES` batches and count."""
+def measure(work: str, connections: int, batches: int = _BATCHES) -> dict[str, float]:
+    """Run that many batches and count."""
     rng = random.Random(7)
     world = World()
     embed = work == "embed"
@@ -120,7 +123,7 @@ def measure(work: str, connections: int) -> dict[str, float]:
 
     def send(client: Client) -> None:
         nonlocal sent
-        if compute.batches < _BATCHES:
+        if compute.batches < batches:
             sent += 1
             size = 5.0 * 40 ** rng.random() if embed else 1.0
             driver.submit(Request(sent, b"", world.time_s, client, size=size))

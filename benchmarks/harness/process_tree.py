@@ -50,6 +50,14 @@ def cpu_s(pids: list[int], proc: Path = PROC) -> float:
     return ticks / TICKS_PER_S
 
 
+def user_and_kernel_s(pid: int, proc: Path = PROC) -> tuple[float, float]:
+    """One process's own code and the kernel on its behalf, so far, in seconds; zeros when gone."""
+    fields = _stat(proc / str(pid))
+    if not fields:
+        return 0.0, 0.0
+    return int(fields[11]) / TICKS_PER_S, int(fields[12]) / TICKS_PER_S
+
+
 def started_ticks(pid: int, proc: Path = PROC) -> int:
     """When a process started, in ticks since boot; 0 when it is gone."""
     fields = _stat(proc / str(pid))

@@ -9,7 +9,9 @@ import time
 from benchmarks.harness.bench import Bench, median, spread
 from benchmarks.harness.catalog import environ_of, interpreter
 from benchmarks.harness.environments import REPOSITORY
+from benchmarks.harness.process_tree import user_and_kernel_s
 from benchmarks.harness.rows import Bar, Row
+from benchmarks.harness.server_process import Server
 
 _IDLE_S = 10.0
 
@@ -46,6 +48,56 @@ def _decide_us(work: str, connections: int) -> float:
         check=True,
     )
     return float(json.loads(done.stdout)["us_per_batch"])
+
+
+def spending(bench: Bench) -> list[Row]:
+    """Where each microsecond of a no-op request goes at 32 connections. No bars."""
+    products = (bench.subject, "mosec")
+    with bench.side_by_side("noop", *products) as servers:
+        runs = bench.alternate(servers, lambda s: _spend_us(bench, s))
+    parts = {part: [median([run[part] for run in found]) for found in runs] for part in runs[0][0]}
+    rows = [
+        Row(name=f"no-op, 32 connections, {part}", value=a, unit="us", peer="mosec", peer_value=b)
+        for part, (a, b) in parts.items()
+    ]
+    stages = _stages_us()
+    return rows + [
+        Row(name=f"front end in memory, {stage}", value=us, unit="us")
+        for stage, us in stages.items()
+    ]
+
+
+def _spend_us(bench: Bench, server: Server) -> dict[str, float]:
+    """Processor time a request, in us, by process and by side of the system call."""
+    load = bench.load(5, 32, warm_s=0.0)
+    pids = server.pids()
+    before = [user_and_kernel_s(pid) for pid in pids]
+    outcome = server.load(load)
+    after = [user_and_kernel_s(pid) for pid in pids]
+    spent = [(a[0] - b[0], a[1] - b[1]) for a, b in zip(after, before, strict=True)]
+    user_s, kernel_s = map(sum, zip(*spent, strict=True))
+    count = max(outcome.ok, 1)
+    return {
+        "server, own code": user_s / count * 1e6,
+        "server, kernel": kernel_s / count * 1e6,
+        "busiest process": max(a + b for a, b in spent) / count * 1e6,
+        "load client": outcome.client_cpu * outcome.secs / count * 1e6,
+        "from one answer to the next": outcome.secs / count * 1e6,
+    }
+
+
+def _stages_us() -> dict[str, float]:
+    """The front end's stages with no socket and no worker."""
+    python = interpreter("headway")
+    done = subprocess.run(
+        [python, "-m", "benchmarks.harness.front_cost"],
+        cwd=REPOSITORY,
+        env=environ_of("headway", "noop", 0, python),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return dict(json.loads(done.stdout))
 
 
 def resting(bench: Bench) -> list[Row]:

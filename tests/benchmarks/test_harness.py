@@ -11,8 +11,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-from benchmarks.harness import catalog, client, environments, process_tree
+from benchmarks.harness import catalog, client, environments, front_cost, process_tree
 from benchmarks.harness.client import Load, Outcome
+from benchmarks.harness.decide_cost import measure
 from benchmarks.harness.rows import Bar, Row, as_json, table
 from benchmarks.request_batching import ROWS, chosen
 
@@ -153,3 +154,17 @@ def test_the_client_counts_refusals_apart(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert seen.in_limit == 0
     assert 0 < seen.ref_p50 <= seen.ref_p99
     assert seen.sent == seen.ok + seen.refused
+
+
+@pytest.mark.parametrize(("work", "connections", "rows"), [("noop5", 64, 30), ("embed", 32, 1)])
+def test_the_cost_of_deciding_is_counted_over_real_batches(
+    work: str, connections: int, rows: float
+) -> None:
+    seen = measure(work, connections, batches=50)
+    assert seen["batches"] >= 50
+    assert seen["us_per_batch"] > 0
+    assert seen["mean_rows"] >= rows
+
+
+def test_every_stage_of_the_front_end_takes_time() -> None:
+    assert all(us > 0 for us in front_cost.stages(turns=20).values())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
 import time
 from math import inf
 
@@ -87,6 +89,34 @@ async def test_soon_runs_once_after_this_turn() -> None:
     await wait_for(done)
     assert order == ["now", "soon"]
     clock.close()
+
+
+async def test_heartbeat_counts_as_late_only_what_sockets_wait_too() -> None:
+    loop = asyncio.get_running_loop()
+    if not type(loop).__module__.startswith("uvloop"):
+        pytest.skip("only libuv keeps its timers waiting")
+    # More ready files than libuv takes in one round: it looks at its timers every 48th round only.
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
+    ready = os.eventfd(1)
+    files = [os.dup(ready) for _ in range(1100)]
+    lags: list[float] = []
+    timer_came = asyncio.Event()
+    beat = Heartbeat(loop, 0.002, lags.append)
+    begun_s = time.monotonic()
+    loop.call_later(0.002, timer_came.set)
+    for file in files:
+        loop.add_reader(file, lambda: None)
+    beat.start()
+    await timer_came.wait()
+    took_s = time.monotonic() - begun_s
+    beat.stop()
+    for file in [ready, *files]:
+        loop.remove_reader(file)
+        os.close(file)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert len(lags) >= 3
+    assert max(lags) < took_s / 2
 
 
 async def test_heartbeat_measures_how_late_the_loop_is() -> None:

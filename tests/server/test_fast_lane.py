@@ -264,7 +264,7 @@ async def test_a_bug_of_ours_is_500_and_not_the_clients_fault() -> None:
     assert not in_route.pipe.closed
 
 
-async def test_late_loop_sheds_but_never_a_lone_request() -> None:
+async def test_a_late_loop_takes_only_what_keeps_the_workers_busy() -> None:
     wire = Wire()
     wire.service.late = True
     wire.service.loop_lag_s = 1.4

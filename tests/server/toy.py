@@ -48,6 +48,9 @@ class ToyRuntime:
     def ready(self) -> bool:
         return self.up
 
+    def saturating_rows(self) -> int:
+        return 1
+
     def drain(self) -> None:
         self.drained = True
 

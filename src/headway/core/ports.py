@@ -185,6 +185,9 @@ class Runtime(Protocol):
     def ready(self) -> bool:
         """Can a request be served now?"""
 
+    def saturating_rows(self) -> int:
+        """Rows in flight that keep every worker busy: the batch it runs and the next one."""
+
     def drain(self) -> None:
         """Hold nothing back from now on."""
 

@@ -144,29 +144,35 @@ class LoopClock:
 
 
 class Heartbeat:
-    """Calls `beat(lag_s)` every `period_s`; `lag_s` is how late the loop came to it."""
+    """Calls `beat(lag_s)` every `period_s`; `lag_s` is how late the loop came to it.
+
+    Heard as I/O, as requests are, so `lag_s` is what a request waits in the kernel. The loop's own
+    timers would tell another story: libuv may handle 48 rounds of 1,024 ready sockets before it
+    looks at them, each request being served promptly all the while.
+    """
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, period_s: float, beat: Callable[[float], None]
     ) -> None:
-        self._loop = loop
         self._period_s = period_s
         self._beat = beat
-        self._due_s = 0.0
-        self._handle: asyncio.TimerHandle | None = None
+        self._due_s = inf
+        self._timer = KernelTimer(loop)
 
     def start(self) -> None:
         """Begin."""
-        self._due_s = time.monotonic() + self._period_s
-        self._handle = self._loop.call_later(self._period_s, self._tick)
+        self._timer.watch(self._tick)
+        self._next()
 
     def stop(self) -> None:
-        """End."""
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
+        """End, for good."""
+        self._timer.close()
 
     def _tick(self) -> None:
         lag_s = max(0.0, time.monotonic() - self._due_s)
-        self.start()
+        self._next()
         self._beat(lag_s)
+
+    def _next(self) -> None:
+        self._due_s = time.monotonic() + self._period_s
+        self._timer.arm(self._due_s)

@@ -149,8 +149,8 @@ class Service:
     def refusal(self) -> UserError | None:
         """Why a new request must be refused before its body is read; None to let it in.
 
-        A lone request is never refused for the loop's lateness: its own work may be what made the
-        loop late, and refusing it would shed nothing.
+        A late loop takes no more than keeps the workers busy: shedding all would serve nobody for
+        as long as the load lasts, since even refusing much can keep a loop late.
         """
         if self.phase == "draining":
             return UserError(
@@ -160,7 +160,7 @@ class Service:
                 hint="use another replica",
                 retry_after_s=1.0,
             )
-        if self.late and self.in_flight > 0:
+        if self.late and self.in_flight >= self._saturating_rows():
             return UserError(
                 503,
                 "front_end_late",
@@ -169,6 +169,9 @@ class Service:
                 retry_after_s=max(1.0, self.loop_lag_s),
             )
         return None
+
+    def _saturating_rows(self) -> int:
+        return sum(served.runtime.saturating_rows() for served in self.models.values())
 
     # models
 

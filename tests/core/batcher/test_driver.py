@@ -29,6 +29,13 @@ def test_h1_a_batch_that_starts_is_no_progress_yet() -> None:
     assert stage.batcher.stalled_s(0.05) == 0.05
 
 
+def test_workers_are_saturated_by_the_batch_they_run_and_the_next() -> None:
+    stage = Stage("10", max_batch_size=8)
+    assert stage.driver.saturating_rows() == 16
+    stage.driver.worker_lost(0, "worker_crashed", "gone")
+    assert stage.driver.saturating_rows() == 16, "one comes back, and finds work"
+
+
 def test_the_next_batch_leaves_before_the_answers_are_written() -> None:
     stage = Stage("10", max_batch_size=1)
     _, first = stage.ask()

@@ -85,6 +85,10 @@ class BatchDriver:
         """Can a request be served now?"""
         return self.batcher.lanes.up > 0
 
+    def saturating_rows(self) -> int:
+        """Rows in flight that keep every worker busy: the batch it runs and the next one."""
+        return 2 * self.batcher.sizing.rows_max * max(1, self.batcher.lanes.up)
+
     def drain(self) -> None:
         """Hold nothing back from now on."""
         self.batcher.drain()
